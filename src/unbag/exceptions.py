@@ -1,0 +1,44 @@
+"""Errors and warnings of unbag; every error a user can meet derives from :class:`UnbagError`."""
+
+__all__ = [
+    "ConditioningWarning",
+    "InvalidInputError",
+    "MissingBagsWarning",
+    "MissingDependencyError",
+    "RankError",
+    "TrainingDivergedError",
+    "UnbagError",
+    "UnbagWarning",
+]
+
+
+class UnbagError(Exception):
+    """Base class of every error raised on purpose by unbag."""
+
+
+class InvalidInputError(UnbagError, ValueError):
+    """An argument is not of the kind, shape or range that is allowed."""
+
+
+class RankError(InvalidInputError):
+    """The class priors cannot tell some classes apart (Θ lacks full column rank)."""
+
+
+class TrainingDivergedError(UnbagError, RuntimeError):
+    """The training loss was not finite."""
+
+
+class MissingDependencyError(UnbagError, ImportError):
+    """An optional package is needed; the message names the extra that installs it."""
+
+
+class UnbagWarning(UserWarning):
+    """Base class of every warning issued by unbag."""
+
+
+class ConditioningWarning(UnbagWarning):
+    """The class priors are nearly unable to tell some classes apart."""
+
+
+class MissingBagsWarning(UnbagWarning):
+    """Some bags have class priors but no rows."""

@@ -1,0 +1,97 @@
+"""One template for every message about a bad argument, and the few checks that many modules share."""
+
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unbag.exceptions import InvalidInputError, MissingDependencyError
+
+__all__ = ["as_float_array", "check_choice", "check_number", "import_optional", "invalid", "shorten"]
+
+
+def invalid(name: str, allowed: str, got: object, remedy: str = "") -> InvalidInputError:
+    """Build the error for a bad argument: which one, what is allowed, what came, the remedy.
+
+    Examples
+    --------
+    >>> raise invalid("alpha", "a number in [0, 1]", 2.0, "try 0.5.")
+    Traceback (most recent call last):
+    ...
+    unbag.exceptions.InvalidInputError: alpha must be a number in [0, 1], got 2.0; try 0.5.
+    """
+    message = f"{name} must be {allowed}, got {got}"
+    return InvalidInputError(f"{message}; {remedy}" if remedy else f"{message}.")
+
+
+def shorten(values: Iterable[object], limit: int = 5) -> str:
+    """List values for a message, at most ``limit`` of them and then a count.
+
+    Examples
+    --------
+    >>> shorten(["a", "b", "c"], limit=2)
+    "'a', 'b' and 1 more"
+    """
+    items = [repr(v.item() if isinstance(v, np.generic) else v) for v in values]
+    shown = ", ".join(items[:limit])
+    return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
+
+
+def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
+    """Refuse a value that is not one of the named choices."""
+    allowed = list(choices)
+    if not isinstance(value, str) or value not in allowed:
+        raise invalid(name, f"one of {shorten(allowed, limit=20)}", repr(value))
+
+
+def check_number(
+    name: str,
+    value: Any,
+    *,
+    low: float = -np.inf,
+    high: float = np.inf,
+    low_open: bool = False,
+    high_open: bool = False,
+    integer: bool = False,
+) -> None:
+    """Refuse a value that is not a finite number (or whole number) in the given interval."""
+    kind = "a whole number" if integer else "a number"
+    types = (int, np.integer) if integer else (int, float, np.integer, np.floating)
+    ok = isinstance(value, types) and not isinstance(value, bool | np.bool_)
+    if ok:
+        above = value > low if low_open else value >= low
+        below = value < high if high_open else value <= high
+        ok = bool(above and below and np.isfinite(value))
+    if ok:
+        return
+    if np.isinf(low) and np.isinf(high):
+        where = ""
+    elif np.isinf(high):
+        where = f" {'above' if low_open else 'of at least'} {low:g}"
+    else:
+        where = f" in {'(' if low_open else '['}{low:g}, {high:g}{')' if high_open else ']'}"
+    raise invalid(name, kind + where, repr(value))
+
+
+def as_float_array(name: str, value: Any, ndim: int) -> NDArray[np.float64]:
+    """Convert to a float64 array of the given number of dimensions, refusing anything else."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        kind = type(value).__name__
+        raise invalid(name, "an array of numbers", f"{kind} ({error})") from None
+    if array.ndim != ndim:
+        raise invalid(name, f"a {ndim}-dimensional array", f"shape {array.shape}")
+    return array
+
+
+def import_optional(module: str, extra: str) -> ModuleType:
+    """Import an optional package; its absence is an error that names the extra to install."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        message = f"{module} is needed here; install it with: pip install 'unbag[{extra}]'"
+        raise MissingDependencyError(message) from None

@@ -1,4 +1,4 @@
-"""One template for every message about a bad argument, and the few checks that many modules share."""
+"""One template for every message about a bad argument, and the checks that many modules share."""
 
 import importlib
 from collections.abc import Iterable
@@ -10,7 +10,17 @@ from numpy.typing import NDArray
 
 from unbag.exceptions import InvalidInputError, MissingDependencyError
 
-__all__ = ["as_float_array", "check_choice", "check_number", "import_optional", "invalid", "shorten"]
+__all__ = [
+    "as_float_array",
+    "as_generator",
+    "check_choice",
+    "check_number",
+    "detached",
+    "import_optional",
+    "invalid",
+    "is_frame",
+    "shorten",
+]
 
 
 def invalid(name: str, allowed: str, got: object, remedy: str = "") -> InvalidInputError:
@@ -86,6 +96,27 @@ def as_float_array(name: str, value: Any, ndim: int) -> NDArray[np.float64]:
     if array.ndim != ndim:
         raise invalid(name, f"a {ndim}-dimensional array", f"shape {array.shape}")
     return array
+
+
+def as_generator(random_state: Any) -> np.random.Generator:
+    """Turn None, a seed, a Generator or a RandomState into a Generator."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31 - 1))
+    if random_state is not None:
+        check_number("random_state", random_state, low=0, integer=True)
+    return np.random.default_rng(random_state)
+
+
+def detached(value: Any) -> Any:
+    """Bring a torch tensor to the CPU, outside the graph; anything else comes back as it is."""
+    return value.detach().cpu() if hasattr(value, "detach") else value
+
+
+def is_frame(value: object) -> bool:
+    """Whether this looks like a pandas or polars DataFrame (neither package is imported)."""
+    return hasattr(value, "columns") and hasattr(value, "to_numpy")
 
 
 def import_optional(module: str, extra: str) -> ModuleType:

@@ -1,0 +1,414 @@
+"""Bags: rows, the bag of each row, and the class priors of every bag; drawing them from labels."""
+
+import warnings
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from unbag.exceptions import MissingBagsWarning
+from unbag.ids import id_array, index_ids, match_ids
+from unbag.priors import ClassPriors
+from unbag.validation import (
+    as_float_array,
+    as_generator,
+    check_choice,
+    check_number,
+    invalid,
+    is_frame,
+    shorten,
+)
+
+__all__ = ["Bags", "Rows", "check_rows", "make_bags"]
+
+Rows: TypeAlias = NDArray[Any] | torch.Tensor  # (n, d), (n, H, W) or (n, C, H, W)
+
+
+class Bags:
+    """Rows with their bags and the class priors of these bags.
+
+    Parameters
+    ----------
+    X
+        n rows: an array, tensor or DataFrame of shape (n, d), or images (n, H, W) or (n, C, H, W).
+        The dtype is kept, except that bool becomes float32.
+    bag_ids
+        (n,) bag id of every row. An id without priors is an error.
+    priors
+        Class priors Θ, anything that :meth:`ClassPriors.of` takes. A bag without rows is kept,
+        with one warning; see :meth:`present`.
+    labels
+        (n,) true classes where known, for scoring only.
+    feature_names
+        Names of the columns; those of a DataFrame by default.
+
+    Attributes
+    ----------
+    source, rows
+        The array that holds the rows, and which of its rows these are (None for all). Selections
+        share their source, so that many Bags over one dataset cost one copy of it.
+    bag_index
+        (n,) int64, the position of every row's bag in ``priors``.
+
+    Examples
+    --------
+    >>> Bags([[0.1], [0.5], [0.7]], ["a", "a", "b"], {"a": [0.2, 0.8], "b": [0.6, 0.4]})
+    Bags(3 rows of shape (1,), 2 bags, 2 classes, bag sizes 1 to 2, median 1.5)
+    """
+
+    source: Rows
+    rows: NDArray[np.int64] | None
+    bag_index: NDArray[np.int64]
+    priors: ClassPriors
+    labels: NDArray[Any] | None
+    feature_names: tuple[str, ...] | None
+
+    def __init__(
+        self,
+        X: Any,
+        bag_ids: Any,
+        priors: Any,
+        *,
+        labels: Any = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> None:
+        self.source, self.feature_names = check_rows(X, feature_names)
+        self.rows = None
+        self.priors = ClassPriors.of(priors)
+        self.bag_index = self.priors.encode(bag_ids)
+        self.labels = None if labels is None else id_array("labels", labels)
+        _check_length("bag_ids", self.bag_index, len(self.source))
+        _check_length("labels", self.labels, len(self.source))
+        empty = self.priors.bag_ids[self.counts == 0]
+        if len(empty):
+            message = f"{len(empty)} of {self.priors.n_bags} bags with class priors have no rows: "
+            warnings.warn(message + shorten(empty), MissingBagsWarning, stacklevel=2)
+
+    @classmethod
+    def _view(cls, **fields: Any) -> "Bags":
+        """Make Bags of fields that have been checked already."""
+        view = cls.__new__(cls)
+        vars(view).update(fields)
+        return view
+
+    @cached_property
+    def X(self) -> Rows:  # noqa: N802 - the field's own name
+        """(n, ...) rows."""
+        return self.source if self.rows is None else _select(self.source, self.rows)
+
+    @property
+    def bag_ids(self) -> NDArray[Any]:
+        """(n,) bag id of every row."""
+        ids: NDArray[Any] = self.priors.bag_ids[self.bag_index]
+        return ids
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """(M,) rows of every bag, n_m."""
+        return np.bincount(self.bag_index, minlength=self.priors.n_bags)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, n."""
+        return len(self.bag_index)
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row."""
+        return tuple(self.source.shape[1:])
+
+    @property
+    def pooled_prior(self) -> NDArray[np.float64]:
+        """(K,) class shares of all rows together, p = Σ_m (n_m/n) θ_m."""
+        return self.priors.pooled(self.counts)
+
+    def take(self, indices: ArrayLike) -> "Bags":
+        """Select rows by index or mask, without copying the source."""
+        index = np.asarray(indices)
+        chosen = np.arange(self.n_rows)[index if index.size else slice(0)]  # [] has no dtype
+        if len(chosen) == 0:
+            raise invalid("indices", "a choice of at least one row", "none")
+        return self._view(
+            source=self.source,
+            rows=chosen if self.rows is None else self.rows[chosen],
+            bag_index=self.bag_index[chosen],
+            priors=self.priors,
+            labels=None if self.labels is None else self.labels[chosen],
+            feature_names=self.feature_names,
+        )
+
+    def present(self) -> "Bags":
+        """Leave out the priors of bags that have no rows."""
+        here = self.counts > 0
+        if here.all():
+            return self
+        kept = self.take(np.arange(self.n_rows))
+        kept.bag_index = (np.cumsum(here) - 1)[self.bag_index]
+        kept.priors = self.priors.subset(here)
+        return kept
+
+    def row_identity(self) -> NDArray[np.int64]:
+        """Give every row a record number, (n,) int64: the same where the content is the same."""
+        if self.rows is None:
+            return _identify(self.source)
+        distinct, inverse = np.unique(self.rows, return_inverse=True)
+        identity: NDArray[np.int64] = _identify(_select(self.source, distinct))[inverse]
+        return identity
+
+    def train_test_split(
+        self, test_size: float = 0.25, random_state: Any = None
+    ) -> tuple["Bags", "Bags"]:
+        """Split every bag in the same proportion, with equal rows always on one side.
+
+        Records that occur more than once, in whatever bags, are dealt out first; then each bag is
+        filled up to ``round(test_size * n_m)`` test rows from those that occur once. Every bag
+        keeps at least one training row. Both parts, train and test, are views of one source.
+        """
+        check_number("test_size", test_size, low=0, high=1, low_open=True, high_open=True)
+        rng = as_generator(random_state)
+        identity = self.row_identity()
+        repeats = np.bincount(identity)
+        records = rng.permutation(np.flatnonzero(repeats > 1))
+        in_test = np.zeros(len(repeats), dtype=bool)  # one flag a record
+        in_test[records[: round(test_size * len(records))]] = True
+        # A bag that lost every row gets its first record back; no other bag loses by that.
+        present, first = np.unique(self.bag_index, return_index=True)
+        lost = self._count(~in_test[identity])[present] == 0
+        in_test[identity[first[lost]]] = False
+
+        target = np.minimum(np.rint(test_size * self.counts), self.counts - 1)  # (M,)
+        target -= self._count(in_test[identity])
+        single = rng.permutation(np.flatnonzero(repeats[identity] == 1))
+        single = single[np.argsort(self.bag_index[single], kind="stable")]  # bag by bag
+        bag = self.bag_index[single]
+        place = np.arange(len(bag)) - np.searchsorted(bag, bag)  # 0, 1, ... in each bag
+        in_test[identity[single[place < target[bag]]]] = True
+        test = in_test[identity]  # (n,)
+        if not test.any():
+            remedy = "give larger bags or a larger test_size."
+            raise invalid("bags", "large enough to spare a test row", repr(self), remedy)
+        return self.take(~test), self.take(test)
+
+    def _count(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """(M,) rows of every bag that are in the mask."""
+        return np.bincount(self.bag_index[mask], minlength=self.priors.n_bags)
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __repr__(self) -> str:
+        low, high, median = self.counts.min(), self.counts.max(), np.median(self.counts)
+        return (
+            f"Bags({self.n_rows} rows of shape {self.row_shape}, {self.priors.n_bags} bags, "
+            f"{self.priors.n_classes} classes, bag sizes {low} to {high}, median {median:g})"
+        )
+
+
+def make_bags(
+    X: Any,
+    y: Any,
+    priors: Any,
+    *,
+    sizes: int | Sequence[int] | None = None,
+    disjoint: bool = False,
+    sampling: str = "exact",
+    random_state: Any = None,
+) -> Bags:
+    """Draw bags with given class priors from labelled rows, as the paper does.
+
+    Parameters
+    ----------
+    X, y
+        n rows and their classes.
+    priors
+        Class priors Θ; their classes must be those of ``y`` (0..K-1 for an array).
+    sizes
+        Rows of a bag, or of each of the M bags; ``n // M`` by default.
+    disjoint
+        Whether no row may be in two bags. Otherwise bags are drawn independently of one another;
+        inside a bag, a row never occurs twice.
+    sampling
+        "exact" gives bag m the class counts n_m θ_mk, rounded by largest remainder; "iid" draws
+        them from the multinomial distribution.
+    random_state
+        Seed or generator of the draws.
+
+    Returns
+    -------
+    Bags
+        Bag after bag, shuffled within each; ``labels`` holds the classes, for scoring only.
+
+    Examples
+    --------
+    >>> X, y = np.arange(20.0).reshape(10, 2), np.repeat([0, 1], 5)
+    >>> bags = make_bags(X, y, [[0.8, 0.2], [0.2, 0.8]], random_state=0)
+    >>> bags.bag_ids, bags.labels.sum()
+    (array([0, 0, 0, 0, 0, 1, 1, 1, 1, 1]), np.int64(5))
+    """
+    check_choice("sampling", sampling, ("exact", "iid"))
+    rng, table = as_generator(random_state), ClassPriors.of(priors)
+    source, names = check_rows(X, None)
+    labels = id_array("y", y)
+    _check_length("y", labels, len(source))
+    remedy = (
+        f"the priors have the classes {shorten(table.classes)}; to name them, give a DataFrame "
+        "with one column a class, or ClassPriors(..., classes=...)."
+    )
+    known = index_ids("classes", table.classes)
+    label_index = match_ids("y", labels, known, source="y has", remedy=remedy)
+    n_rows = _check_sizes(sizes, len(source), table.n_bags)  # (M,)
+    if sampling == "exact":
+        wanted = _largest_remainder(n_rows, table.values)  # (M, K)
+    else:
+        wanted = rng.multinomial(n_rows, table.values)
+    there = np.bincount(label_index, minlength=table.n_classes)  # (K,)
+    taken = (np.cumsum(wanted, axis=0) - wanted) if disjoint else np.zeros_like(wanted)  # (M, K)
+    _check_supply(wanted, there - taken, table)
+
+    # A shuffled pool of rows a class; disjoint bags cut consecutive pieces from it.
+    order = rng.permutation(len(source))
+    order = order[np.argsort(label_index[order], kind="stable")]
+    pools = np.split(order, np.cumsum(there)[:-1])
+    draws = [
+        pools[k][taken[m, k] :][: wanted[m, k]]
+        if disjoint
+        else rng.choice(pools[k], wanted[m, k], replace=False)
+        for m, k in np.argwhere(wanted)
+    ]
+    bag_index = np.repeat(np.arange(table.n_bags), n_rows)
+    within = np.lexsort((rng.random(len(bag_index)), bag_index))  # hides the order of classes
+    rows = np.concatenate(draws)[within]
+    return Bags._view(
+        source=source,
+        rows=rows,
+        bag_index=bag_index,
+        priors=table,
+        labels=labels[rows],
+        feature_names=names,
+    )
+
+
+def check_rows(
+    X: Any, feature_names: Sequence[str] | None = None
+) -> tuple[Rows, tuple[str, ...] | None]:
+    """Check rows and convert them to a numeric array or tensor; return their column names too."""
+    if hasattr(X, "toarray"):
+        raise invalid("X", "dense", type(X).__name__, "use X.toarray().")
+    if is_frame(X):
+        feature_names = feature_names or [str(name) for name in X.columns]
+        X = _read_frame(X)
+    rows: Rows = X.detach() if isinstance(X, torch.Tensor) else np.asarray(X)
+    if rows.ndim < 2 or 0 in rows.shape:
+        remedy = "use X.reshape(-1, 1) for a single feature." if rows.ndim == 1 else ""
+        raise invalid("X", "rows of shape (n, d) or images", f"shape {tuple(rows.shape)}", remedy)
+    rows = _as_numeric(rows)
+    names = None if feature_names is None else tuple(feature_names)
+    if names is not None and len(names) != rows.shape[1]:
+        raise invalid("feature_names", f"{rows.shape[1]} names, one a column", len(names))
+    if isinstance(rows, torch.Tensor):
+        bad = ~torch.isfinite(rows).cpu().numpy()
+    else:
+        bad = ~np.isfinite(rows)
+    if bad.any():
+        row, *column = (int(i) for i in np.unravel_index(bad.argmax(), bad.shape))
+        where = repr(names[column[0]]) if names else ", ".join(map(str, column))
+        got = f"{bad.sum()} NaN or infinite values, the first in row {row}, column {where}"
+        raise invalid("X", "finite", got, "drop or impute them.")
+    return rows, names
+
+
+def _as_numeric(rows: Rows) -> Rows:
+    """Keep numbers as they are; bool becomes float32, objects that are numbers float64."""
+    if isinstance(rows, torch.Tensor):
+        if rows.is_complex():
+            raise invalid("X", "real numbers", rows.dtype)
+        return rows.float() if rows.dtype == torch.bool else rows
+    if rows.dtype.kind in "iuf":
+        return rows
+    if rows.dtype.kind == "b":
+        return rows.astype(np.float32)
+    if rows.dtype.kind != "O":
+        raise invalid("X", "real numbers", rows.dtype)
+    return as_float_array("X", rows, rows.ndim)
+
+
+def _read_frame(frame: Any) -> NDArray[Any]:
+    """Convert a pandas or polars DataFrame, naming the columns that are not numeric."""
+
+    def is_numeric(dtype: Any) -> bool:
+        if hasattr(dtype, "kind"):  # pandas
+            return dtype.kind in "biuf"
+        return bool(dtype.is_numeric()) or str(dtype) == "Boolean"  # polars
+
+    dtypes = zip(frame.columns, frame.dtypes, strict=True)
+    bad = [name for name, dtype in dtypes if not is_numeric(dtype)]
+    if bad:
+        remedy = "encode or drop these columns."
+        raise invalid("X", "numeric", f"the columns {shorten(bad)}", remedy)
+    array: NDArray[Any] = frame.to_numpy()
+    if array.dtype == object and hasattr(frame, "index"):  # nullable or mixed columns of pandas
+        array = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    return array
+
+
+def _select(source: Rows, rows: NDArray[np.int64]) -> Rows:
+    if isinstance(source, torch.Tensor):
+        return source[torch.as_tensor(rows, device=source.device)]
+    selected: NDArray[Any] = source[rows]
+    return selected
+
+
+def _identify(rows: Rows) -> NDArray[np.int64]:
+    """Give equal rows equal numbers; exact, and quicker than sorting whole rows."""
+    if isinstance(rows, torch.Tensor):
+        # As bytes, because numpy lacks some of torch's dtypes.
+        rows = rows.cpu().reshape(len(rows), -1).contiguous().view(torch.uint8).numpy()
+    flat = np.ascontiguousarray(rows).reshape(len(rows), -1)
+    records = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1])))[:, 0]
+    seen: dict[bytes, int] = {}
+    codes = [seen.setdefault(record, len(seen)) for record in records.tolist()]
+    return np.array(codes, dtype=np.int64)
+
+
+def _check_length(name: str, values: NDArray[Any] | None, n: int) -> None:
+    if values is not None and len(values) != n:
+        raise invalid(name, f"of length {n}, one for each row of X", f"length {len(values)}")
+
+
+def _check_sizes(sizes: Any, n: int, n_bags: int) -> NDArray[np.int64]:
+    """(M,) rows to draw for each bag."""
+    if sizes is None:
+        sizes = n // n_bags
+    given = np.asarray(sizes)
+    if given.shape not in ((), (n_bags,)):
+        raise invalid("sizes", f"one number or {n_bags}, one for each bag", f"{given.shape}")
+    if given.dtype.kind not in "iu" or (given < 1).any():
+        raise invalid("sizes", "whole numbers of at least 1", shorten(given.ravel()))
+    return np.broadcast_to(given, (n_bags,)).astype(np.int64)
+
+
+def _largest_remainder(sizes: NDArray[np.int64], theta: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Round n_m θ_mk to (M, K) whole counts whose rows sum to n_m, each off by less than 1."""
+    exact = sizes[:, None] * theta
+    counts = np.floor(exact).astype(np.int64)
+    by_remainder = np.argsort(counts - exact, axis=1, kind="stable")
+    place = np.argsort(by_remainder, axis=1)  # 0 for the largest remainder of the row
+    counts += place < (sizes - counts.sum(axis=1))[:, None]
+    return counts
+
+
+def _check_supply(wanted: NDArray[Any], there: NDArray[Any], table: ClassPriors) -> None:
+    """Refuse to draw more rows of a class than there are, naming the worst case."""
+    short = wanted - there  # (M, K)
+    m, k = np.unravel_index(short.argmax(), short.shape)
+    if short[m, k] <= 0:
+        return
+    bag, name = shorten([table.bag_ids[m]]), shorten([table.classes[k]])
+    got = (
+        f"bag {bag} with {wanted[m, k]} rows of class {name} wanted, "
+        f"{max(there[m, k], 0)} there, {wanted[m, k] - max(there[m, k], 0)} missing"
+    )
+    raise invalid("sizes", "within the labelled rows", got, "ask for smaller sizes.")

@@ -1,0 +1,430 @@
+"""UnbagClassifier: the methods as a scikit-learn classifier."""
+
+import copy
+import os
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.model_selection import check_cv
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    indexable,
+    validate_data,
+)
+from torch import Tensor, nn
+
+from unbag.bags import Bags
+from unbag.evaluation import label_free_accuracy
+from unbag.exceptions import InvalidInputError
+from unbag.methods import Job, fit_many, get_method
+from unbag.models import ModuleFactory
+from unbag.objectives.losses import LossOfEveryClass
+from unbag.priors import ClassPriors, check_test_prior
+from unbag.training import TestSet, resolve_device
+from unbag.validation import check_choice, invalid
+
+__all__ = ["UnbagClassifier", "cross_val_predict"]
+
+_PREDICT_ROWS = 8192
+
+
+class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Classifier learned from bags of unlabeled rows and the class shares of every bag.
+
+    ``fit(X, y)`` takes the **bag id** of every row as ``y``. So ``Pipeline``, ``clone`` and
+    ``GridSearchCV(cv=StratifiedKFold())`` work as they are and tune without a label.
+
+    Parameters
+    ----------
+    priors : array, dict, DataFrame or ClassPriors, default=None
+        Θ: one row a bag, one column a class. An array needs bag ids 0..M−1; a DataFrame (index =
+        bag ids, columns = class names) or dict is matched by id. None means that every bag is
+        pure: ``y`` is the class itself, plain supervised learning.
+    method : str, default="u-prr"
+        biased, prop, prop-cr, unbiased, u-correct, u-flood, u-stop or u-prr.
+    test_prior : array of shape (K,) or dict, default=None
+        π, the class shares where the classifier will be used; None means those of the rows.
+    alpha, ascent_scale : float, default=None
+        Of u-prr, α and s_GA; None means the default of the method.
+    flood_level : float, default=None
+        Of u-flood, b.
+    loss : str or callable, default="cross-entropy"
+        ``"cross-entropy"``, ``"generalized-cross-entropy"``, or a function of logits (n, K) to
+        the loss of every class (n, K).
+    model : str, nn.Module or callable, default="mlp"
+        ``"linear"``, ``"mlp"``, ``"resnet20"``, a module, or a factory f(row_shape, n_classes).
+    depth, width, dropout : int, int, float
+        Of the MLP.
+    epochs, batch_size : int, default=None
+        None means a value from the number of rows.
+    learning_rate : float, default=1e-3
+        Of Adam.
+    weight_decay : float, default=1e-5
+        In Adam's L2 form.
+    batching : {"stratified", "shuffled"}, default="stratified"
+        Every bag in every batch in proportion, or all rows shuffled together as in the paper.
+    standardize : bool, default=True
+        Give every feature mean 0 and deviation 1. Images of bytes are scaled to [0, 1] instead.
+    device : str, default="auto"
+    precision : {"float32", "tf32", "bf16", "float64"}, default="float32"
+    warm_start : bool, default=False
+        Go on from the weights of the last fit.
+    checkpoint : path, default=None
+        A folder from which a fit that was killed goes on, with the same result.
+    verbose : bool, default=False
+        Show a progress bar with the time left.
+    random_state : int, RandomState or None, default=None
+
+    Attributes
+    ----------
+    classes_ : array of shape (K,)
+    priors_ : ClassPriors
+        Of the bags that had rows.
+    module_ : nn.Module
+    history_ : dict of arrays
+        One entry an epoch: ``epoch``, ``objective``, ``empirical_risk``, ``negative_share``,
+        ``partial_risks`` and, with a labelled test set, ``test_error``.
+    n_iter_ : int
+        Epochs run.
+    stop_reason_ : str
+        Why training ended.
+    test_prior_, output_prior_ : arrays of shape (K,)
+        π, and the prior under which the softmax is a posterior: π for the methods built on the
+        rewritten risk. ``biased``, ``prop`` and ``prop-cr`` have none by theory; the class shares
+        of the rows stand in for it.
+
+    Examples
+    --------
+    >>> import numpy as np, unbag
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> theta = unbag.priors.symmetric(n_classes=3, a=0.7)
+    >>> bags = unbag.make_bags(X, y, theta, random_state=0)
+    >>> clf = unbag.UnbagClassifier(priors=theta, epochs=100, random_state=0)
+    >>> clf.fit(bags.X, bags.bag_ids).predict(X[:3])
+    array([0, 0, 0])
+    """
+
+    def __init__(
+        self,
+        priors: Any = None,
+        method: str = "u-prr",
+        *,
+        test_prior: Any = None,
+        alpha: float | None = None,
+        ascent_scale: float | None = None,
+        flood_level: float | None = None,
+        loss: str | LossOfEveryClass = "cross-entropy",
+        model: str | nn.Module | ModuleFactory = "mlp",
+        depth: int = 3,
+        width: int = 300,
+        dropout: float = 0.0,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 1e-5,
+        batching: str = "stratified",
+        standardize: bool = True,
+        device: str = "auto",
+        precision: str = "float32",
+        warm_start: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+        verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.priors = priors
+        self.method = method
+        self.test_prior = test_prior
+        self.alpha = alpha
+        self.ascent_scale = ascent_scale
+        self.flood_level = flood_level
+        self.loss = loss
+        self.model = model
+        self.depth = depth
+        self.width = width
+        self.dropout = dropout
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batching = batching
+        self.standardize = standardize
+        self.device = device
+        self.precision = precision
+        self.warm_start = warm_start
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        test_set: tuple[Any, Any] | None = None,
+    ) -> Self:
+        """Learn from rows and their bag ids.
+
+        Parameters
+        ----------
+        X : array, Tensor or DataFrame of shape (n, d), or images (n, C, H, W) or (n, H, W)
+        y : array of shape (n,)
+            The bag id of every row (the class, where ``priors`` is None).
+        sample_weight : array of shape (n,), optional
+            Weight of every row in the means of its bag; rows of weight 0 are left out.
+        test_set : (X, labels), optional
+            Labelled rows whose error is recorded in ``history_`` each epoch, for research; it
+            changes nothing else.
+        """
+        X, ids = self._check_rows(X, y)
+        table = self._check_priors(ids)
+        bag_index = table.encode(ids)
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+            keep = weight > 0
+            if not keep.any():
+                raise invalid("sample_weight", "positive for at least one row", "zero for all")
+            X, bag_index, weight = X[keep], bag_index[keep], weight[keep]
+        self._fit_scaling(X)
+        bags = Bags(self._scale(X), table.bag_ids[bag_index], table).present()
+        fit = fit_many(
+            [
+                Job(
+                    bags=bags,
+                    method=self.method,
+                    test_prior=self.test_prior,
+                    hyperparameters=self._hyperparameters(),
+                    loss=self.loss,
+                    model=self._initial_model(),
+                    model_options=self._model_options(),
+                    learning_rate=self.learning_rate,
+                    weight_decay=self.weight_decay,
+                    batch_size=self.batch_size,
+                    epochs=self.epochs,
+                    batching=self.batching,
+                    seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+                    sample_weight=weight,
+                    test=self._check_test_set(test_set, table),
+                )
+            ],
+            device=self.device,
+            precision=self.precision,
+            verbose=self.verbose,
+            checkpoint=self.checkpoint,
+        )[0]
+        fit.outcome.raise_if_diverged()
+        self.priors_ = bags.priors
+        self.classes_ = table.classes
+        self.module_ = fit.outcome.module
+        self.history_ = fit.outcome.history
+        self.n_iter_ = fit.outcome.n_epochs
+        self.stop_reason_ = fit.outcome.stop_reason
+        self.test_prior_ = fit.test_prior
+        self.output_prior_ = fit.output_prior
+        return self
+
+    def predict_proba(self, X: Any, prior: Any = None) -> NDArray[np.float64]:
+        r"""Class probabilities of every row, shape (n, K).
+
+        With ``prior``, the class shares where these rows come from, probabilities are moved from
+        the output prior o: :math:`\eta_k \, \mathrm{prior}_k / o_k`, scaled to sum to 1.
+        """
+        log_odds = torch.from_numpy(self._log_odds(X, prior))
+        probabilities: NDArray[np.float64] = torch.softmax(log_odds, -1).numpy()
+        return probabilities
+
+    def predict(self, X: Any, prior: Any = None) -> NDArray[Any]:
+        """Most probable class of every row, under another ``prior`` where one is given."""
+        best = self._log_odds(X, prior).argmax(1)
+        predicted: NDArray[Any] = self.classes_[best]
+        return predicted
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Label-free accuracy on held-out rows; ``y`` is the bag id. It is never clipped.
+
+        It means nothing on rows the model was trained on: split first. Where ``test_prior`` is
+        None it is the accuracy under the class shares of these rows.
+        """
+        check_is_fitted(self)
+        predicted = self._log_odds(X, None).argmax(1)
+        ids = np.asarray(y)
+        check_consistent_length(predicted, ids)
+        table = _pure(self.classes_) if self.priors is None else ClassPriors.of(self.priors)
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, predicted, dtype=np.float64)
+        pi = None
+        if self.test_prior is not None:
+            pi = check_test_prior(self.test_prior, self.classes_)
+        return label_free_accuracy(predicted, table.encode(ids), table, pi, weight)
+
+    def _check_rows(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        if y is None:
+            message = (
+                f"{type(self).__name__} requires y to be passed, but the target y is None; y is "
+                "the bag id of every row."
+            )
+            raise InvalidInputError(message)
+        X = self._validate(X, reset=True)
+        ids = column_or_1d(y, warn=True)
+        check_consistent_length(X, ids)
+        if self.priors is None:
+            check_classification_targets(ids)
+        return X, ids
+
+    def _validate(self, X: Any, *, reset: bool) -> NDArray[Any]:
+        """Rows as an array of numbers; images of bytes stay bytes."""
+        if isinstance(X, Tensor):
+            X = X.detach().cpu().numpy()
+        image = np.ndim(X) > 2 if isinstance(X, np.ndarray) else False
+        bytes_ = image and X.dtype == np.uint8
+        X = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=np.uint8 if bytes_ else [np.float64, np.float32],
+            ensure_2d=not image,
+            allow_nd=True,
+        )
+        if reset:
+            self.row_shape_ = X.shape[1:]
+        elif X.shape[1:] != self.row_shape_:
+            raise invalid("X", f"of rows of shape {self.row_shape_}", f"shape {X.shape[1:]}")
+        return np.asarray(X)
+
+    def _check_priors(self, ids: NDArray[Any]) -> ClassPriors:
+        if self.priors is not None:
+            return ClassPriors.of(self.priors)
+        classes = np.unique(ids)
+        if len(classes) < 2:
+            message = (
+                f"UnbagClassifier needs at least 2 classes, got {len(classes)} class; give "
+                "priors, or rows of another class."
+            )
+            raise InvalidInputError(message)
+        return _pure(classes)
+
+    def _check_test_set(self, given: tuple[Any, Any] | None, table: ClassPriors) -> TestSet | None:
+        if given is None:
+            return None
+        rows, labels = given
+        scaled = self._scale(self._validate(rows, reset=False))
+        return TestSet(scaled, _pure(table.classes).encode(labels))
+
+    def _fit_scaling(self, X: NDArray[Any]) -> None:
+        tabular = self.standardize and X.dtype != np.uint8
+        self.scaler_ = StandardScaler().fit(X.reshape(len(X), -1)) if tabular else None
+
+    def _scale(self, X: NDArray[Any]) -> NDArray[Any]:
+        if X.dtype == np.uint8:
+            return X
+        if self.scaler_ is not None:
+            X = self.scaler_.transform(X.reshape(len(X), -1)).reshape(X.shape)
+        return np.asarray(X, dtype=np.float64 if self.precision == "float64" else np.float32)
+
+    def _hyperparameters(self) -> dict[str, float]:
+        """Return those of the chosen method that were given; the others do not matter."""
+        own = get_method(self.method).hyperparameters
+        given = {name: getattr(self, name, None) for name in own}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def _model_options(self) -> dict[str, Any]:
+        options = {"depth": self.depth, "width": self.width, "dropout": self.dropout}
+        return options if self.model == "mlp" else {}
+
+    def _initial_model(self) -> str | nn.Module | ModuleFactory:
+        if self.warm_start and hasattr(self, "module_"):
+            module: nn.Module = self.module_
+            return module
+        return self.model
+
+    @torch.no_grad()
+    def _log_odds(self, X: Any, prior: Any) -> NDArray[np.float64]:
+        """Log-probabilities up to a constant of each row, under a prior. Shape (n, K)."""
+        check_is_fitted(self)
+        X = self._scale(self._validate(X, reset=False))
+        device = resolve_device(self.device)
+        module = self.module_
+        if device.type != "cpu":
+            module = copy.deepcopy(module).to(device)
+        dtype = next(module.parameters()).dtype
+        parts = []
+        for start in range(0, len(X), _PREDICT_ROWS):
+            rows = torch.from_numpy(np.ascontiguousarray(X[start : start + _PREDICT_ROWS]))
+            rows = rows.to(device, dtype) / 255 if X.dtype == np.uint8 else rows.to(device, dtype)
+            parts.append(module(rows).double().cpu())
+        log_odds = torch.log_softmax(torch.cat(parts), -1).numpy()
+        if prior is not None:
+            new = check_test_prior(prior, self.classes_)
+            if np.any((self.output_prior_ == 0) & (new > 0)):
+                absent = self.classes_[(self.output_prior_ == 0) & (new > 0)]
+                allowed = "zero for classes of which the model has seen nothing"
+                raise invalid("prior", allowed, f"shares above zero for {absent.tolist()}")
+            with np.errstate(divide="ignore"):
+                ratio = np.log(new) - np.log(
+                    np.where(self.output_prior_ > 0, self.output_prior_, 1)
+                )
+            log_odds = log_odds + ratio
+        return np.asarray(log_odds, dtype=np.float64)
+
+
+def _pure(classes: NDArray[Any]) -> ClassPriors:
+    """Bags of one class each, named by it."""
+    return ClassPriors(np.eye(len(classes)), classes, classes)
+
+
+def cross_val_predict(
+    estimator: UnbagClassifier,
+    X: Any,
+    y: Any,
+    *,
+    cv: Any = None,
+    method: str = "predict_proba",
+) -> NDArray[Any]:
+    """Predict every row by a model that was fitted without it.
+
+    scikit-learn's function of this name re-encodes ``y`` for probabilities, so bag ids would no
+    longer match the priors; this one keeps them.
+
+    Parameters
+    ----------
+    estimator : UnbagClassifier, or a Pipeline that ends in one
+    X : array of shape (n, ...)
+    y : array of shape (n,)
+        Bag id of every row.
+    cv : int or splitter, optional
+        Folds, by default five, stratified by bag.
+    method : {"predict_proba", "predict"}
+
+    Returns
+    -------
+    array of shape (n, K) or (n,)
+    """
+    check_choice("method", method, ["predict_proba", "predict"])
+    X, ids = indexable(X, np.asarray(y))
+    folds = list(check_cv(cv, ids, classifier=True).split(X, ids))
+    if np.bincount(np.concatenate([test for _, test in folds]), minlength=len(ids)).max() != 1:
+        raise invalid("cv", "a splitter whose test folds hold every row once", repr(cv))
+    take = X.iloc.__getitem__ if hasattr(X, "iloc") else X.__getitem__
+    result: NDArray[Any] | None = None
+    for train, test in folds:
+        fitted = clone(estimator).fit(take(train), ids[train])
+        part = getattr(fitted, method)(take(test))
+        if result is None:
+            result = np.empty((len(ids), *part.shape[1:]), dtype=part.dtype)
+        result[test] = part
+    assert result is not None
+    return result

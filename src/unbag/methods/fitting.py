@@ -1,0 +1,218 @@
+"""Jobs by method name, and the training of many of them at once."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from unbag.bags import Bags
+from unbag.methods.registry import get_method
+from unbag.models import ModuleFactory, build_model
+from unbag.objectives import Biased
+from unbag.objectives.losses import LossOfEveryClass
+from unbag.priors import check_test_prior, risk_weights
+from unbag.training import Outcome, Replica, TestSet, train
+from unbag.validation import invalid
+
+__all__ = [
+    "Fit",
+    "Job",
+    "default_batch_size",
+    "default_epochs",
+    "fit_many",
+]
+
+
+def default_batch_size(n_rows: int) -> int:
+    """Batch size for n rows: a tenth of them, at least 64 and at most 1,024.
+
+    Examples
+    --------
+    >>> [default_batch_size(n) for n in (50, 2_000, 60_000)]
+    [64, 200, 1024]
+    """
+    return int(np.clip(n_rows // 10, 64, 1024))
+
+
+def default_epochs(n_rows: int) -> int:
+    """Epochs for n rows: about 2,000 steps of the default batch, 20 to 200 epochs.
+
+    Examples
+    --------
+    >>> [default_epochs(n) for n in (50, 2_000, 60_000)]
+    [200, 200, 34]
+    """
+    steps = max(1, n_rows // default_batch_size(n_rows))
+    return int(np.clip(2000 // steps, 20, 200))
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One model to fit: data, method, network, settings. ``None`` means a default from the data.
+
+    Parameters
+    ----------
+    bags : Bags
+        Training rows with bag ids and class priors.
+    method : str
+        A key of ``unbag.methods.METHODS``.
+    test_prior : array of shape (K,) or dict, optional
+        π; by default the pooled prior of the rows.
+    hyperparameters : dict
+        Of the method: ``alpha`` and ``ascent_scale`` (u-prr), ``flood_level`` (u-flood),
+        ``consistency`` (prop-cr).
+    loss : str or callable
+        The loss ℓ of every class.
+    model : str, nn.Module or factory
+    model_options : dict
+        ``depth``, ``width`` and ``dropout`` of the MLP.
+    learning_rate, weight_decay : float
+    batch_size, epochs : int, optional
+    batching : {"stratified", "shuffled"}
+    seed : int
+        Seed of initial weights, batches and dropout.
+    sample_weight : array of shape (n,), optional
+    test : TestSet, optional
+        Labelled rows whose error is recorded, for research.
+    """
+
+    bags: Bags
+    method: str = "u-prr"
+    test_prior: Any = None
+    hyperparameters: dict[str, Any] = field(default_factory=dict)
+    loss: str | LossOfEveryClass = "cross-entropy"
+    model: str | nn.Module | ModuleFactory = "mlp"
+    model_options: dict[str, Any] = field(default_factory=dict)
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-5
+    batch_size: int | None = None
+    epochs: int | None = None
+    batching: str = "stratified"
+    seed: int = 0
+    sample_weight: NDArray[np.float64] | None = None
+    test: TestSet | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted model with the priors that its probabilities rest on.
+
+    Attributes
+    ----------
+    outcome : Outcome
+        Network, history, why training stopped.
+    pooled_prior, test_prior, output_prior : arrays of shape (K,)
+        Class shares of the rows, where the model will be used, and under which its softmax is a
+        posterior.
+    """
+
+    outcome: Outcome
+    pooled_prior: NDArray[np.float64]
+    test_prior: NDArray[np.float64]
+    output_prior: NDArray[np.float64]
+
+
+def fit_many(
+    jobs: Sequence[Job],
+    *,
+    device: str | torch.device = "auto",
+    precision: str = "float32",
+    test_every: int = 1,
+    verbose: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> list[Fit]:
+    """Fit many models at once; jobs of one architecture, batch size and row shape form a stack.
+
+    The result of a job does not depend on the other jobs. One that diverges is reported in its
+    ``outcome`` while the others go on.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+    device : str, default="auto"
+    precision : {"float32", "tf32", "bf16", "float64"}
+    test_every : int, default=1
+        Epochs between two tests on labelled rows, for jobs that have some.
+    verbose : bool, default=False
+        Show a progress bar.
+    checkpoint : path, optional
+        A folder from which a run that was killed goes on.
+
+    Returns
+    -------
+    list of Fit
+        In the order of ``jobs``.
+
+    Examples
+    --------
+    >>> import numpy as np, unbag
+    >>> from unbag.methods import Job, fit_many
+    >>> X, y = np.eye(4).repeat(50, 0)[:, :3], np.repeat([0, 0, 1, 1], 50)
+    >>> bags = unbag.make_bags(X, y, [[0.9, 0.1], [0.2, 0.8]], random_state=0)
+    >>> fits = fit_many([Job(bags, method=m, epochs=3) for m in ("unbiased", "prop")])
+    >>> [fit.outcome.stop_reason for fit in fits]
+    ['all 3 epochs were run', 'all 3 epochs were run']
+    """
+    prepared = [_prepare(job) for job in jobs]
+    outcomes = train(
+        [replica for replica, _ in prepared],
+        device=device,
+        precision=precision,
+        test_every=test_every,
+        verbose=verbose,
+        checkpoint=checkpoint,
+    )
+    return [Fit(o, *priors) for o, (_, priors) in zip(outcomes, prepared, strict=True)]
+
+
+def _prepare(job: Job) -> tuple[Replica, tuple[NDArray[np.float64], ...]]:
+    """Turn a job into what the engine takes, and its three priors."""
+    method = get_method(job.method)
+    method.check_hyperparameters(job.hyperparameters)
+    bags = job.bags.present()
+    n = bags.n_rows
+    counts = bags.counts.astype(np.float64)
+    if job.sample_weight is not None:
+        if len(job.sample_weight) != n:
+            allowed = f"one number for each of the {n} rows"
+            raise invalid("sample_weight", allowed, f"length {len(job.sample_weight)}")
+        totals = np.bincount(bags.bag_index, weights=job.sample_weight, minlength=len(counts))
+        counts = totals.astype(np.float64)
+    priors = bags.priors
+    pooled = priors.pooled(counts)
+    pi = pooled if job.test_prior is None else check_test_prior(job.test_prior, priors.classes)
+    output = pi if method.output_prior == "test" else pooled
+
+    arguments: dict[str, Any] = {"loss": job.loss, **job.hyperparameters}
+    if method.needs_rank:
+        arguments["test_prior"] = pi
+    if method.objective is Biased and job.batching == "stratified":
+        arguments["bag_shares"] = counts / counts.sum()
+    objective = method.objective(priors, **arguments)
+    full_rank = priors.rank == priors.n_classes
+    with np.errstate(divide="ignore"):
+        shift = np.log(pi) - np.log(output)
+    replica = Replica(
+        bags=bags,
+        objective=objective,
+        module=build_model(
+            job.model, bags.row_shape, priors.n_classes, job.seed, **job.model_options
+        ),
+        seed=job.seed,
+        epochs=default_epochs(n) if job.epochs is None else job.epochs,
+        batch_size=default_batch_size(n) if job.batch_size is None else job.batch_size,
+        learning_rate=job.learning_rate,
+        weight_decay=job.weight_decay,
+        batching=job.batching,
+        sample_weight=job.sample_weight,
+        risk_weights=risk_weights(priors, pi, warn=False) if full_rank else None,
+        stop_when_negative=method.stop_when_negative,
+        test=job.test,
+        logit_shift=np.where(np.isfinite(shift), shift, 0.0),
+    )
+    return replica, (pooled, pi, output)

@@ -1,0 +1,66 @@
+"""Every bag taken for its largest class."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unbag.objectives.base import Objective
+from unbag.objectives.losses import LossOfEveryClass
+from unbag.statistics import BagStatistics
+from unbag.validation import as_float_array, invalid
+
+__all__ = ["Biased"]
+
+
+class Biased(Objective):
+    r"""Supervised loss with the largest class of the bag as every row's label (method ``biased``).
+
+    .. math:: \sum_m \frac{n_m}{n} R_{m, k(m)}, \qquad k(m) = \arg\max_k \theta_{mk}
+
+    where :math:`R_{mk}` is a partial risk and :math:`n_m/n` the share of bag m among all rows.
+
+    Parameters
+    ----------
+    priors : ClassPriors, array, dict or DataFrame of shape (M, K)
+    bag_shares : array of shape (M,), optional
+        n_m/n. By default the shares in the batch, right for batches drawn from all rows alike.
+    loss : str or callable, default="cross-entropy"
+
+    Examples
+    --------
+    >>> objective = Biased([[0.8, 0.2], [0.3, 0.7]])
+    >>> logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    >>> round(objective(logits, torch.tensor([0, 1, 1])).item(), 4)
+    0.5845
+    """
+
+    major: Tensor
+    bag_shares: Tensor | None
+
+    def __init__(
+        self,
+        priors: Any,
+        *,
+        bag_shares: Any = None,
+        loss: str | LossOfEveryClass = "cross-entropy",
+    ) -> None:
+        super().__init__(priors, loss=loss)
+        k = self.theta.shape[-1]
+        self._register("major", torch.nn.functional.one_hot(self.theta.argmax(-1), k))  # (M, K)
+        if bag_shares is None:
+            self.register_buffer("bag_shares", None)
+        else:
+            shares = as_float_array("bag_shares", bag_shares, ndim=1)
+            if len(shares) != self.n_bags:
+                raise invalid("bag_shares", f"of length {self.n_bags}", f"length {len(shares)}")
+            self._register("bag_shares", shares)
+
+    def reduce(self, statistics: BagStatistics) -> Tensor:
+        """Value on a batch's statistics."""
+        if self.bag_shares is None:
+            shares = statistics.counts / statistics.counts.sum(-1, keepdim=True)
+        else:
+            shares = self.bag_shares.to(statistics.counts) * statistics.presence
+        major_risks = (self.major.to(statistics.risks) * statistics.risks).sum(-1)  # (..., M)
+        return (shares * major_risks).sum(-1)

@@ -1,0 +1,182 @@
+"""The proportion loss with virtual adversarial consistency."""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unbag.objectives.losses import LossOfEveryClass
+from unbag.objectives.proportion import Proportion
+from unbag.validation import check_number, invalid
+
+__all__ = [
+    "ProportionConsistency",
+    "adversarial_perturbation",
+    "consistency_weight",
+    "divergence",
+]
+
+
+def divergence(logits: Tensor, perturbed_logits: Tensor) -> Tensor:
+    r"""Mean over the rows of :math:`KL(\eta \,\|\, \tilde\eta)`, no gradient through η.
+
+    Shapes: two of (..., n, K) to (...).
+    """
+    log_p = torch.log_softmax(logits.detach(), -1)
+    log_q = torch.log_softmax(perturbed_logits, -1)
+    return torch.sum(log_p.exp() * (log_p - log_q), -1).mean(-1)
+
+
+def _unit(direction: Tensor, row_dims: int) -> Tensor:
+    """Scale the part of every row to length 1; ``row_dims`` axes come before a row's own."""
+    flat = direction.flatten(row_dims)
+    flat = flat / (flat.norm(dim=-1, keepdim=True) + 1e-8)
+    return flat.view(direction.shape)
+
+
+def adversarial_perturbation(
+    forward: Callable[[Tensor], Tensor],
+    inputs: Tensor,
+    logits: Tensor,
+    noise: Tensor,
+    *,
+    probe: float | Tensor,
+    radius: float | Tensor,
+) -> Tensor:
+    """Perturbation of every row that changes its prediction most, by one power step.
+
+    Parameters
+    ----------
+    forward : callable
+        Inputs to logits; must not change running statistics.
+    inputs : Tensor of shape (..., n, *row)
+    logits : Tensor of shape (..., n, K)
+        Prediction without a perturbation.
+    noise : Tensor like ``inputs``
+        Random start of the power step.
+    probe : float or Tensor
+        ξ, the length of the step at which the divergence is differentiated.
+    radius : float or Tensor
+        ε, the length of the returned perturbation.
+    """
+    row_dims = logits.ndim - 1
+    with torch.enable_grad():
+        direction = _unit(noise, row_dims).requires_grad_()
+        shift = divergence(logits, forward(inputs + probe * direction))
+        (gradient,) = torch.autograd.grad(shift.sum(), direction)
+    return radius * _unit(gradient, row_dims)
+
+
+def consistency_weight(progress: float, *, maximum: float = 0.05, rampup: float = 0.4) -> float:
+    r"""Weight λ of the consistency term after a share t of training.
+
+    .. math:: \lambda(t) = \lambda_{max} \exp\bigl(-5 (1 - \min(t/T, 1))^2\bigr)
+
+    Examples
+    --------
+    >>> [round(consistency_weight(t), 5) for t in (0.0, 0.2, 0.4, 1.0)]
+    [0.00034, 0.01433, 0.05, 0.05]
+    """
+    return maximum * math.exp(-5 * (1 - min(progress / rampup, 1.0)) ** 2)
+
+
+@contextlib.contextmanager
+def _no_running_statistics(model: nn.Module) -> Iterator[None]:
+    """Batch normalisation uses the batch but does not remember it."""
+    norms = (nn.modules.batchnorm._NormBase,)
+    tracked = [m for m in model.modules() if isinstance(m, norms) and m.track_running_stats]
+    try:
+        for module in tracked:
+            module.track_running_stats = False
+        yield
+    finally:
+        for module in tracked:
+            module.track_running_stats = True
+
+
+class ProportionConsistency(Proportion):
+    r"""Proportion loss plus virtual adversarial consistency (method ``prop-cr``).
+
+    .. math::
+        -\sum_{m,k} \theta_{mk} \log Q_{mk}
+        + \lambda(t) \frac1n \sum_i KL\bigl(\eta(x_i) \,\|\, \eta(x_i + r_i)\bigr)
+
+    where :math:`Q_{mk}` is the mean predicted probability of class k in bag m, :math:`r_i` the
+    perturbation of length ε that changes the prediction of row i most (found by one power step
+    of length ξ), and :math:`\lambda(t)` rises over the first 40 % of training
+    (:func:`consistency_weight`; Tsai and Lin, 2020). Inputs are meant to lie in [0, 1].
+
+    Parameters
+    ----------
+    priors : ClassPriors, array, dict or DataFrame of shape (M, K)
+    probe : float, default=10.0
+        ξ.
+    radius : float, default=1.0
+        ε.
+    consistency : float, default=0.05
+        The largest λ.
+    loss : str or callable, default="cross-entropy"
+        Only for the partial risks of the history.
+
+    Examples
+    --------
+    >>> objective = ProportionConsistency([[0.8, 0.2], [0.3, 0.7]])
+    >>> model = torch.nn.Linear(4, 2)
+    >>> inputs = torch.rand(3, 4)
+    >>> value = objective(
+    ...     model(inputs), torch.tensor([0, 1, 1]), model=model, inputs=inputs, progress=0.5
+    ... )
+    >>> value.shape
+    torch.Size([])
+    """
+
+    consistency: Tensor
+    hyperparameters = ("consistency",)
+
+    def __init__(
+        self,
+        priors: Any,
+        *,
+        probe: float = 10.0,
+        radius: float = 1.0,
+        consistency: float = 0.05,
+        loss: str | LossOfEveryClass = "cross-entropy",
+    ) -> None:
+        super().__init__(priors, loss=loss)
+        self._register_hyperparameter("probe", probe, low=0, low_open=True)
+        self._register_hyperparameter("radius", radius, low=0, low_open=True)
+        self._register_hyperparameter("consistency", consistency, low=0)
+
+    def forward(
+        self,
+        logits: Tensor,
+        bag_index: Tensor,
+        weight: Tensor | None = None,
+        inclusion: Tensor | None = None,
+        *,
+        model: nn.Module | None = None,
+        inputs: Tensor | None = None,
+        progress: float = 1.0,
+    ) -> Tensor:
+        """Value on a batch; needs the model and its inputs, and the share of training done."""
+        if model is None or inputs is None:
+            missing = "model" if model is None else "inputs"
+            raise invalid(missing, "given, since prop-cr perturbs the inputs", "None")
+        check_number("progress", progress, low=0, high=1)
+        proportion = super().forward(logits, bag_index, weight, inclusion)
+        with _no_running_statistics(model):
+            noise = torch.rand_like(inputs) - 0.5
+            perturbation = adversarial_perturbation(
+                model,
+                inputs,
+                logits,
+                noise,
+                probe=float(self.get_buffer("probe")),
+                radius=float(self.get_buffer("radius")),
+            )
+            shift = divergence(logits, model(inputs + perturbation))
+        weight_now = self.consistency.to(shift) * consistency_weight(progress, maximum=1.0)
+        return proportion + weight_now * shift

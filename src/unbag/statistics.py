@@ -1,0 +1,143 @@
+"""Bag statistics: a batch of logits becomes a few small M×K matrices.
+
+Everything unbag does with a batch goes through these matrices: objectives, histories, label-free
+evaluation. Each is one segment sum over the rows, with any leading dimensions (a stack of models
+has one, the replica), and never a Python loop over bags or classes.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+__all__ = ["BagStatistics", "bag_sum", "zero_one_losses"]
+
+# A product with the one-hot bag matrix is deterministic on CUDA, where scattered additions into a
+# few bags would be neither that nor fast. It costs M numbers a row, so only where M is small.
+_ONE_HOT_LIMIT = 64
+
+
+def bag_sum(values: Tensor, bag_index: Tensor, n_bags: int) -> Tensor:
+    r"""Sum the rows of every bag.
+
+    .. math:: S_{mk} = \sum_{i : m_i = m} v_{ik}
+
+    Parameters
+    ----------
+    values : Tensor of shape (..., n, K)
+        One vector :math:`v_i` for every row.
+    bag_index : integer Tensor of shape (..., n)
+        The bag :math:`m_i` of every row, from 0 to M−1.
+    n_bags : int
+        M.
+
+    Returns
+    -------
+    Tensor of shape (..., M, K)
+        A bag without rows sums to zero.
+
+    Examples
+    --------
+    >>> bag_sum(torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([0, 2, 0]), n_bags=3)
+    tensor([[5.],
+            [0.],
+            [2.]])
+    """
+    if values.is_cuda and n_bags <= _ONE_HOT_LIMIT:
+        bags = torch.arange(n_bags, device=bag_index.device)
+        one_hot = (bags[:, None] == bag_index[..., None, :]).to(values.dtype)  # (..., M, n)
+        return one_hot @ values  # (..., M, K)
+    lead, (n, k) = values.shape[:-2], values.shape[-2:]
+    stacks = lead.numel()
+    offset = torch.arange(stacks, device=bag_index.device).view(*lead, 1) * n_bags
+    flat = values.new_zeros(stacks * n_bags, k)
+    flat = flat.index_add(0, (bag_index + offset).reshape(-1), values.reshape(stacks * n, k))
+    return flat.view(*lead, n_bags, k)
+
+
+def zero_one_losses(logits: Tensor) -> Tensor:
+    """Zero-one loss of every class: 0 for the predicted class of a row, 1 for the others.
+
+    Shapes: (..., K) to (..., K).
+    """
+    predicted = logits.argmax(-1, keepdim=True)
+    return torch.ones_like(logits).scatter_(-1, predicted, 0.0)
+
+
+class BagStatistics:
+    r"""The M×K statistics of one batch, each computed when first asked for.
+
+    .. math::
+        R_{mk} = \frac{1}{n_m} \sum_{i : m_i = m} \ell_k(x_i), \quad
+        E_{mk} = \frac{1}{n_m} \sum_{i : m_i = m} [\hat y_i \ne k], \quad
+        Q_{mk} = \frac{1}{n_m} \sum_{i : m_i = m} \eta_k(x_i)
+
+    where :math:`n_m` counts the rows of bag m in the batch, :math:`\ell_k(x_i)` is the loss of row
+    i if its class were k, :math:`\hat y_i` the predicted class and :math:`\eta` the softmax of the
+    logits. With weights every mean is a weighted mean and :math:`n_m` the sum of weights. All are
+    zero for a bag without rows; ``presence`` tells such bags apart.
+
+    Parameters
+    ----------
+    logits : Tensor of shape (..., n, K)
+    bag_index : integer Tensor of shape (..., n)
+    n_bags : int
+        M.
+    loss : callable
+        Maps logits (..., n, K) to the loss of every class (..., n, K).
+    weight : Tensor of shape (..., n), optional
+        Weight of every row.
+    inclusion : Tensor of shape (..., M), optional
+        The chance of each bag to be present in a batch, where that is below one.
+    """
+
+    def __init__(
+        self,
+        logits: Tensor,
+        bag_index: Tensor,
+        n_bags: int,
+        loss: Callable[[Tensor], Tensor],
+        weight: Tensor | None = None,
+        inclusion: Tensor | None = None,
+    ) -> None:
+        self.logits = logits
+        self.bag_index = bag_index
+        self.n_bags = n_bags
+        self.loss = loss
+        self.weight = weight
+        rows = torch.ones_like(logits[..., :1]) if weight is None else weight[..., None].to(logits)
+        self.counts = bag_sum(rows, bag_index, n_bags).squeeze(-1)  # (..., M)
+        self.inclusion = inclusion
+        self._risks: Tensor | None = None
+        self._zero_one_risks: Tensor | None = None
+
+    def _bag_mean(self, values: Tensor) -> Tensor:
+        if self.weight is not None:
+            values = values * self.weight[..., None].to(values)
+        count = torch.where(self.counts > 0, self.counts, torch.ones_like(self.counts))
+        return bag_sum(values, self.bag_index, self.n_bags) / count[..., None]
+
+    @property
+    def presence(self) -> Tensor:
+        """Zero for a bag without rows, else one over its chance to be present. Shape (..., M)."""
+        present = (self.counts > 0).to(self.counts.dtype)
+        return present if self.inclusion is None else present / self.inclusion.to(present)
+
+    @property
+    def risks(self) -> Tensor:
+        """Partial risks R. Shape (..., M, K)."""
+        if self._risks is None:
+            self._risks = self._bag_mean(self.loss(self.logits))
+        return self._risks
+
+    @property
+    def zero_one_risks(self) -> Tensor:
+        """Zero-one partial risks E, without gradient. Shape (..., M, K)."""
+        if self._zero_one_risks is None:
+            self._zero_one_risks = self._bag_mean(zero_one_losses(self.logits.detach()))
+        return self._zero_one_risks
+
+    @property
+    def mean_probabilities(self) -> Tensor:
+        """Mean predicted probabilities Q. Shape (..., M, K)."""
+        return self._bag_mean(torch.softmax(self.logits, -1))

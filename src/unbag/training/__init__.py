@@ -1,0 +1,11 @@
+"""Training: replicas in, outcomes out, many at once.
+
+``replica`` says what a model to train is, ``run`` groups replicas into stacks, ``engine`` holds
+the one loop; ``batches``, ``networks``, ``randomness``, ``checkpoint`` and ``progress`` serve it.
+"""
+
+from unbag.training.engine import PRECISIONS
+from unbag.training.replica import Outcome, Replica, TestSet
+from unbag.training.run import resolve_device, train
+
+__all__ = ["PRECISIONS", "Outcome", "Replica", "TestSet", "resolve_device", "train"]

@@ -1,0 +1,119 @@
+"""Checkpoints: a training state as one safetensors file, written whole or not at all."""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from unbag.exceptions import InvalidInputError
+from unbag.training.replica import Replica
+
+__all__ = ["Checkpoint", "fingerprint"]
+
+_FORMAT = "unbag-training-1"
+
+
+def _update(digest: "hashlib._Hash", value: object) -> None:
+    if isinstance(value, Tensor):
+        value = value.detach().cpu().numpy()
+    if isinstance(value, np.ndarray):
+        digest.update(f"{value.dtype}{value.shape}".encode())
+        digest.update(np.ascontiguousarray(value).tobytes())
+    else:
+        digest.update(repr(value).encode())
+
+
+def fingerprint(replicas: Sequence[Replica], precision: str) -> str:
+    """Hash everything that the result of a training depends on: data, settings, first weights."""
+    digest = hashlib.sha256(f"{_FORMAT}{precision}".encode())
+    seen: set[int] = set()
+    for replica in replicas:
+        bags = replica.bags
+        arrays = [bags.source] if id(bags.source) not in seen else []
+        seen.add(id(bags.source))
+        test = replica.test
+        if test is not None and id(test.X) not in seen:
+            seen.add(id(test.X))
+            arrays += [test.X, test.y]
+        settings = (
+            replica.seed,
+            replica.epochs,
+            replica.batch_size,
+            replica.learning_rate,
+            replica.weight_decay,
+            replica.batching,
+            replica.stop_when_negative,
+            type(replica.objective).__name__,
+            getattr(replica.objective.loss, "__qualname__", repr(replica.objective.loss)),
+        )
+        for value in (
+            *arrays,
+            settings,
+            bags.rows,
+            bags.bag_index,
+            replica.sample_weight,
+            replica.risk_weights,
+            replica.logit_shift,
+            *replica.objective.state_dict().values(),
+            *replica.module.state_dict().values(),
+        ):
+            _update(digest, value)
+    return digest.hexdigest()
+
+
+class Checkpoint:
+    """The state of one stack in a folder, under a name derived from its fingerprint.
+
+    Runs of other data or settings have other names, so they never meet.
+
+    Parameters
+    ----------
+    folder : path
+        Made when missing.
+    fingerprint : str
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], fingerprint: str) -> None:
+        self.fingerprint = fingerprint
+        self.path = Path(folder) / f"{fingerprint[:24]}.safetensors"
+
+    def save(self, tensors: dict[str, Tensor], progress: dict[str, int]) -> None:
+        """Write the state; a crash leaves the last whole one in place."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        metadata = {
+            "format": _FORMAT,
+            "fingerprint": self.fingerprint,
+            "progress": json.dumps(progress),
+        }
+        temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
+        save_file(
+            {k: v.detach().cpu().contiguous() for k, v in tensors.items()}, temporary, metadata
+        )
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(self.path)
+
+    def load(self, device: torch.device) -> tuple[dict[str, Tensor], dict[str, int]] | None:
+        """Read the state, or None where there is none yet."""
+        if not self.path.exists():
+            return None
+        try:
+            with safe_open(self.path, framework="pt", device=str(device)) as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            message = (
+                f"The checkpoint {self.path} cannot be read ({error}); delete it to start anew."
+            )
+            raise InvalidInputError(message) from None
+        if metadata.get("format") != _FORMAT or metadata.get("fingerprint") != self.fingerprint:
+            message = f"The checkpoint {self.path} is of another run; delete it to start anew."
+            raise InvalidInputError(message)
+        return tensors, json.loads(metadata["progress"])

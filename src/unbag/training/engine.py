@@ -1,0 +1,434 @@
+"""The one training loop: a stack of replicas, one batched step for all of them.
+
+Read :meth:`Stack.run` first, then :meth:`Stack._step`. On CUDA the step is compiled and recorded
+as a graph; on the CPU the same lines run as they stand.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unbag.objectives import Objective, ProportionConsistency
+from unbag.objectives.consistency import (
+    adversarial_perturbation,
+    consistency_weight,
+    divergence,
+)
+from unbag.training.batches import BATCHINGS
+from unbag.training.checkpoint import Checkpoint
+from unbag.training.networks import stack_modules
+from unbag.training.progress import TrainingProgress
+from unbag.training.randomness import derive, seed_keys, uniform
+from unbag.training.replica import Outcome, Replica
+
+__all__ = ["PRECISIONS", "Stack"]
+
+# Name to the types of weights and of matrix products. tf32 is float32 with a flag (see run.py).
+PRECISIONS = {
+    "float64": (torch.float64, torch.float64),
+    "float32": (torch.float32, torch.float32),
+    "tf32": (torch.float32, torch.float32),
+    "bf16": (torch.float32, torch.bfloat16),
+}
+_BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-8  # Adam's
+_TEST_CHUNK = 2500
+_DROPOUT, _NOISE = 100, 101  # what a derived key is for; batches use small numbers
+
+
+class Stack:
+    """R replicas of one group on one device.
+
+    Parameters
+    ----------
+    replicas : sequence of Replica
+        All of the same ``group``.
+    device : torch.device
+    precision : str
+        A key of ``PRECISIONS``.
+    test_every : int
+        Epochs between two tests; the last is always tested.
+    """
+
+    def __init__(
+        self, replicas: Sequence[Replica], device: torch.device, precision: str, test_every: int
+    ) -> None:
+        # Methods become slices of the stack when equal ones stand together.
+        self.order = sorted(range(len(replicas)), key=lambda i: _objective_kind(replicas[i]))
+        self.replicas = [replicas[i] for i in self.order]
+        self.device = device
+        self.test_every = test_every
+        self.dtype, compute = PRECISIONS[precision]
+        first = self.replicas[0]
+        self.epochs = first.epochs
+        self.network = stack_modules([r.module for r in self.replicas], device, self.dtype, compute)
+        self.keys = seed_keys([r.seed for r in self.replicas], device)
+        self.n_bags = max(r.objective.n_bags for r in self.replicas)
+        self._place_rows()
+        self._place_tests()
+        batching = BATCHINGS[first.batching]
+        self.batches = batching(self.bag_index, self.n_bags, first.rows_per_batch, self.keys)
+        self.objectives = self._stack_objectives()
+        self.consistent = isinstance(first.objective, ProportionConsistency)
+        self._place_state()
+        self._loss: Callable[..., Any] = self._loss_and_statistics
+        self._update: Callable[..., Any] = self._adam
+        self._untracked: Callable[[Tensor], Tensor] = self._forward_untracked
+        self._logits: Callable[..., Tensor] = self.network.forward
+        self._graph: torch.cuda.CUDAGraph | None = None
+        if device.type == "cuda" and self.network.capturable:
+            self._compile_and_record()
+
+    # ------------------------------------------------------------------ what lies on the device
+
+    def _place_rows(self) -> None:
+        sources: dict[int, tuple[int, Tensor]] = {}
+        offset = 0
+        for replica in self.replicas:
+            for source in (replica.bags.source, replica.test.X if replica.test else None):
+                if source is not None and id(source) not in sources:
+                    sources[id(source)] = (offset, torch.as_tensor(source))
+                    offset += len(source)
+        tensors = [t.to(self.device) for _, t in sources.values()]
+        self.data = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+        self._offset = {key: start for key, (start, _) in sources.items()}
+
+        n = max(r.bags.n_rows for r in self.replicas)
+        size = (len(self.replicas), n)
+        rows, bag_index = np.zeros(size, np.int64), np.full(size, -1, np.int64)
+        weight = np.zeros(size) if self.replicas[0].sample_weight is not None else None
+        for r, replica in enumerate(self.replicas):
+            bags, own = replica.bags, replica.bags.n_rows
+            index = np.arange(own) if bags.rows is None else bags.rows
+            rows[r, :own] = index + self._offset[id(bags.source)]
+            bag_index[r, :own] = bags.bag_index
+            if weight is not None:
+                weight[r, :own] = replica.sample_weight
+        self.rows = torch.tensor(rows, device=self.device)  # (R, n)
+        self.bag_index = torch.tensor(bag_index, device=self.device)  # (R, n)
+        self.weight = None if weight is None else self._tensor(weight)
+
+    def _place_tests(self) -> None:
+        self.test_rows = self.test_labels = None
+        if self.replicas[0].test is None:
+            return
+        tests = [r.test for r in self.replicas if r.test is not None]
+        rows = [np.arange(len(t.y)) + self._offset[id(t.X)] for t in tests]
+        self.test_rows = torch.tensor(np.stack(rows), device=self.device)
+        self.test_labels = torch.tensor(np.stack([t.y for t in tests]), device=self.device)
+        shifts = [
+            np.zeros(r.objective.theta.shape[-1]) if r.logit_shift is None else r.logit_shift
+            for r in self.replicas
+        ]
+        self.logit_shift = self._tensor(np.stack(shifts))[:, None]  # (R, 1, K)
+
+    def _stack_objectives(self) -> list[tuple[slice, Objective]]:
+        groups: dict[str, list[int]] = {}
+        for r, replica in enumerate(self.replicas):
+            groups.setdefault(_objective_kind(replica), []).append(r)
+        pairs = []
+        for members in groups.values():
+            parts = [self.replicas[r].objective for r in members]
+            joined = type(parts[0]).stack(parts).to(self.device)
+            pairs.append((slice(members[0], members[-1] + 1), joined))
+        return pairs
+
+    def _place_state(self) -> None:
+        replicas, k = len(self.replicas), self.replicas[0].objective.theta.shape[-1]
+        table = (replicas, self.n_bags, k)
+        weights = np.full(table, np.nan)
+        for r, replica in enumerate(self.replicas):
+            if replica.risk_weights is not None:
+                weights[r] = 0.0
+                weights[r, : len(replica.risk_weights)] = replica.risk_weights
+        self.risk_weights = self._tensor(weights)
+        self.learning_rate = self._tensor([r.learning_rate for r in self.replicas])[:, None]
+        self.weight_decay = self._tensor([r.weight_decay for r in self.replicas])[:, None]
+        stops = [r.stop_when_negative for r in self.replicas]
+        self.stop_when_negative = torch.tensor(stops, device=self.device)
+        self.positions = torch.zeros(
+            replicas, self.batches.batch_size, dtype=torch.int64, device=self.device
+        )
+        self.consistency_weight = torch.zeros_like(self.learning_rate[:, 0])
+
+        def zeros(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=self.dtype, device=self.device)
+
+        self.state = {
+            "weights": self.network.weights,
+            "buffers": self.network.buffers,
+            "moment1": torch.zeros_like(self.network.weights),
+            "moment2": torch.zeros_like(self.network.weights),
+            "step": torch.zeros((), dtype=torch.int32, device=self.device),
+            "finite": torch.ones(replicas, dtype=torch.bool, device=self.device),
+            "active": torch.ones(replicas, dtype=torch.bool, device=self.device),
+        }
+        # Sums over the batches of an epoch, fetched once at its end.
+        self.sums = {
+            "objective": zeros(replicas),
+            "empirical_risk": zeros(replicas),
+            "negative_share": zeros(replicas),
+            "partial_risks": zeros(*table),
+            "presence": zeros(replicas, self.n_bags),
+        }
+        names = ["objective", "empirical_risk", "negative_share", "partial_risks"]
+        names += [] if self.test_rows is None else ["test_error"]
+        self.history: dict[str, list[Tensor]] = {name: [] for name in names}
+        self.ended = [0] * replicas  # epochs run; 0 while running
+
+    def _tensor(self, values: Any) -> Tensor:
+        return torch.as_tensor(values, dtype=self.dtype, device=self.device)
+
+    # ------------------------------------------------------------------------------- the loop
+
+    def run(
+        self,
+        progress: TrainingProgress,
+        checkpoint: Checkpoint | None = None,
+        checkpoint_seconds: float = 30.0,
+    ) -> list[Outcome]:
+        """Train to the end and return the outcomes in the order the replicas were given."""
+        first = self._resume(checkpoint)
+        progress.advance(first * len(self.replicas))
+        saved = time.monotonic()
+        for epoch in range(first, self.epochs):
+            self._set_consistency_weight(epoch)
+            for sums in self.sums.values():
+                sums.zero_()
+            for positions in self.batches.epoch(epoch):
+                for step in range(positions.shape[1]):
+                    self.positions.copy_(positions[:, step])
+                    self._step() if self._graph is None else self._graph.replay()
+            last = epoch + 1 == self.epochs
+            self._end_epoch(epoch, test=last or (epoch + 1) % self.test_every == 0)
+            progress.advance(len(self.replicas), self._note())
+            over = not bool(self.state["active"].any())
+            due = time.monotonic() - saved > checkpoint_seconds
+            if checkpoint is not None and (due or last or over):
+                self._save(checkpoint, epoch + 1)
+                saved = time.monotonic()
+            if over:
+                progress.advance((self.epochs - epoch - 1) * len(self.replicas))
+                break
+        outcomes = [self._outcome(r) for r in range(len(self.replicas))]
+        return [outcome for _, outcome in sorted(zip(self.order, outcomes, strict=True))]
+
+    def _step(self) -> None:
+        """One step of every replica: forward, objective, gradient, Adam."""
+        before = self.network.buffers.clone()
+        perturbation = self._perturbation() if self.consistent else None
+        values, *sums = self._loss(self.positions, perturbation)
+        gradients = torch.autograd.grad(values.sum(), self.network.parameters)
+        with torch.no_grad():
+            self._update(gradients, before, values.detach(), sums)
+
+    def _inputs(self, rows: Tensor) -> Tensor:
+        """Rows as numbers of the weights' type; bytes are scaled to [0, 1]."""
+        x = self.data[rows]
+        return x.to(self.dtype) / 255 if x.dtype == torch.uint8 else x.to(self.dtype)
+
+    def _loss_and_statistics(
+        self, positions: Tensor, perturbation: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        """Objective of every replica (R,) and the statistics that the history keeps."""
+        step = self.state["step"]
+        bag_index = self.bag_index.gather(1, positions)
+        weight = None if self.weight is None else self.weight.gather(1, positions)
+        x = self._inputs(self.rows.gather(1, positions))
+        logits = self.network.forward(x, derive(self.keys, _DROPOUT), step, training=True)
+        inclusion = self.batches.inclusion
+        values, risks, presence = [], [], []
+        for part, objective in self.objectives:
+            statistics = objective.statistics(
+                logits[part],
+                bag_index[part],
+                None if weight is None else weight[part],
+                None if inclusion is None else inclusion[part],
+            )
+            values.append(objective.reduce(statistics))
+            risks.append(statistics.risks.detach())
+            presence.append(statistics.presence)
+        value = torch.cat(values)
+        if perturbation is not None:
+            shifted = self._forward_untracked(x + perturbation)
+            value = value + self.consistency_weight * divergence(logits, shifted)
+        return value, torch.cat(risks), torch.cat(presence)
+
+    def _forward_untracked(self, x: Tensor) -> Tensor:
+        keys = derive(self.keys, _DROPOUT)
+        return self.network.forward(x, keys, self.state["step"], training=True, track=False)
+
+    def _perturbation(self) -> Tensor:
+        """Virtual adversarial perturbation of the batch (prop-cr), no gradient through it."""
+        objective = self.objectives[0][1]
+        x = self._inputs(self.rows.gather(1, self.positions))
+        with torch.no_grad():
+            logits = self._untracked(x)
+            keys = derive(self.keys, _NOISE, self.state["step"])
+            noise = uniform(keys, x.shape[1], x[0, 0].numel()).view(x.shape).to(x.dtype) - 0.5
+        return adversarial_perturbation(
+            self._untracked,
+            x,
+            logits,
+            noise,
+            probe=_per_replica(objective.get_buffer("probe"), x),
+            radius=_per_replica(objective.get_buffer("radius"), x),
+        )
+
+    def _adam(
+        self, gradients: Sequence[Tensor], before: Tensor, values: Tensor, sums: list[Tensor]
+    ) -> None:
+        """Update the running replicas whose objective is finite; add to the epoch's sums."""
+        state = self.state
+        finite = torch.isfinite(values)
+        state["finite"].logical_and_(finite | ~state["active"])
+        state["active"].logical_and_(finite)
+        weights, buffers = state["weights"], state["buffers"]
+        step = state["step"].add_(1)
+        # Rows of replicas that ended become zero, so that their moments stay finite; the rate
+        # below leaves their weights alone.
+        active = state["active"][:, None]
+        gradient = self.network.join(gradients).addcmul_(self.weight_decay, weights)
+        gradient.masked_fill_(~active, 0)
+        moment1 = state["moment1"].lerp_(gradient, 1 - _BETA1)
+        moment2 = state["moment2"].mul_(_BETA2).addcmul_(gradient, gradient, value=1 - _BETA2)
+        correction1 = 1 - torch.pow(_BETA1, step.double())
+        correction2 = 1 - torch.pow(_BETA2, step.double())
+        rate = self.learning_rate * active / correction1
+        # Adam's w − rate · m / (√(v / c₂) + ε), in place of the gradient, which is used up.
+        change = gradient.copy_(moment2).div_(correction2).sqrt_().add_(_EPS)
+        change.reciprocal_().mul_(moment1).mul_(rate)
+        weights.sub_(change)
+        buffers.copy_(torch.where(active, buffers, before))
+
+        risks, presence = sums
+        risk = (self.risk_weights * risks * presence[..., None]).sum((-2, -1))
+        present = (presence > 0).to(self.dtype)
+        self.sums["objective"].add_(values)
+        self.sums["empirical_risk"].add_(risk)
+        self.sums["negative_share"].add_((risk < 0).to(self.dtype))
+        self.sums["partial_risks"].add_(risks)
+        self.sums["presence"].add_(present)
+
+    def _set_consistency_weight(self, epoch: int) -> None:
+        if self.consistent:
+            ramp = consistency_weight(epoch / self.epochs, maximum=1.0)
+            self.consistency_weight.copy_(ramp * self.objectives[0][1].get_buffer("consistency"))
+
+    # -------------------------------------------------------------------------- end of an epoch
+
+    @torch.no_grad()
+    def _end_epoch(self, epoch: int, test: bool) -> None:
+        sums, steps = self.sums, self.batches.n_steps
+        risk = sums["empirical_risk"] / steps
+        row = {
+            "objective": sums["objective"] / steps,
+            "empirical_risk": risk,
+            "negative_share": torch.where(risk.isnan(), risk, sums["negative_share"] / steps),
+            "partial_risks": sums["partial_risks"] / sums["presence"][..., None],
+        }
+        if self.test_rows is not None:
+            row["test_error"] = self._test_error() if test else torch.full_like(risk, torch.nan)
+        for name, value in row.items():
+            self.history[name].append(value.cpu())
+        active = self.state["active"]
+        active.logical_and_(~(self.stop_when_negative & (risk < 0)))
+        for r, running in enumerate(active.tolist()):
+            if not running and not self.ended[r]:
+                self.ended[r] = epoch + 1
+
+    def _test_error(self) -> Tensor:
+        assert self.test_rows is not None
+        assert self.test_labels is not None
+        wrong = torch.zeros_like(self.sums["objective"])
+        chunks = zip(
+            torch.split(self.test_rows, _TEST_CHUNK, 1),
+            torch.split(self.test_labels, _TEST_CHUNK, 1),
+            strict=True,
+        )
+        for rows, labels in chunks:
+            logits = self._logits(self._inputs(rows), self.keys, 0, training=False)
+            wrong += ((logits + self.logit_shift).argmax(-1) != labels).sum(1)
+        return wrong / self.test_rows.shape[1]
+
+    def _note(self) -> str:
+        if "test_error" in self.history:
+            return f"test error {self.history['test_error'][-1].nanmean():.2%}"
+        return f"objective {self.history['objective'][-1].mean():.4f}"
+
+    def _outcome(self, r: int) -> Outcome:
+        n_epochs = self.ended[r] or len(self.history["objective"])
+        diverged = not bool(self.state["finite"][r])
+        m = self.replicas[r].objective.n_bags
+        history = {"epoch": np.arange(1, n_epochs + 1, dtype=np.float64)}
+        for name, values in self.history.items():
+            column = torch.stack([v[r] for v in values[:n_epochs]]).double().numpy()
+            history[name] = column[:, :m] if column.ndim == 3 else column
+        if diverged:
+            reason = f"the objective was not finite in epoch {n_epochs}"
+        elif self.ended[r]:
+            reason = f"the mean empirical risk was negative in epoch {n_epochs}"
+        else:
+            reason = f"all {n_epochs} epochs were run"
+        module = self.network.extract(r)
+        return Outcome(module, history, n_epochs, reason, diverged)
+
+    # ------------------------------------------------------------------- checkpoint and resume
+
+    def _save(self, checkpoint: Checkpoint, epoch: int) -> None:
+        tensors = {f"state.{k}": v for k, v in self.state.items()}
+        tensors |= {f"history.{k}": torch.stack(v) for k, v in self.history.items()}
+        tensors["ended"] = torch.tensor(self.ended)
+        checkpoint.save(tensors, {"epoch": epoch})
+
+    @torch.no_grad()
+    def _resume(self, checkpoint: Checkpoint | None) -> int:
+        """Load the last state, if there is one, and return the epoch to go on with."""
+        loaded = None if checkpoint is None else checkpoint.load(self.device)
+        if loaded is None:
+            return 0
+        tensors, progress = loaded
+        for name, value in self.state.items():
+            value.copy_(tensors[f"state.{name}"])
+        for name in self.history:
+            self.history[name] = list(tensors[f"history.{name}"].cpu().unbind(0))
+        self.ended = tensors["ended"].tolist()
+        over = not bool(self.state["active"].any())
+        return self.epochs if over else progress["epoch"]
+
+    # ------------------------------------------------------------------------------------ CUDA
+
+    def _compile_and_record(self) -> None:
+        """Compile the step and record it as one CUDA graph, leaving the state as it was."""
+        self._loss = torch.compile(self._loss_and_statistics)
+        self._update = torch.compile(self._adam)
+        self._untracked = torch.compile(self._forward_untracked)
+        kept = {**self.state, **{f"sum.{k}": v for k, v in self.sums.items()}}
+        copies = {name: value.clone() for name, value in kept.items()}
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._step()
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._step()
+        with torch.no_grad():
+            for name, value in kept.items():
+                value.copy_(copies[name])
+
+
+def _per_replica(values: Tensor, x: Tensor) -> Tensor:
+    """Shape (R,) to (R, 1, ...), to multiply rows x with."""
+    return values.to(x).view(-1, *[1] * (x.ndim - 1))
+
+
+def _objective_kind(replica: Replica) -> str:
+    """Replicas of the same kind have their objectives stacked."""
+    loss = replica.objective.loss
+    return f"{type(replica.objective).__name__} {id(loss)}"

@@ -1,0 +1,300 @@
+"""Networks of R replicas: all weights in one matrix, one forward pass for the stack.
+
+Weights of replica r are row r of ``weights`` (R, P), and its floating-point buffers (running
+means and variances) row r of ``buffers`` (R, Q). The optimizer, the freezing of replicas and
+checkpoints see only those two matrices, whatever the architecture.
+"""
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from unbag.models import MLP
+from unbag.training.randomness import derive, uniform
+
+__all__ = ["StackedMLP", "StackedModules", "StackedNetwork", "stack_modules"]
+
+_ALIGN = 8  # matrix units want rows of 16 bytes: 8 numbers of bfloat16
+
+
+def _padded(size: int, aligned: bool) -> int:
+    return -(-size // _ALIGN) * _ALIGN if aligned else size
+
+
+class StackedNetwork:
+    """Base of the two kinds of stacks.
+
+    Attributes
+    ----------
+    weights : Tensor of shape (R, P)
+    buffers : Tensor of shape (R, Q)
+    parameters : list of Tensor
+        Views of ``weights`` that gradients are taken of, in the order of the columns.
+    gradient : Tensor of shape (R, P)
+    places : list of Tensor
+        Views of ``gradient``, one for each of ``parameters``.
+    capturable : bool
+        Whether a step can be recorded as a CUDA graph.
+    """
+
+    weights: Tensor
+    buffers: Tensor
+    parameters: list[Tensor]
+    gradient: Tensor
+    places: list[Tensor]
+    capturable = True
+
+    def forward(
+        self, x: Tensor, keys: Tensor, step: Tensor | int, *, training: bool, track: bool = True
+    ) -> Tensor:
+        """Logits (R, n, K); in training, running statistics follow unless ``track`` is off."""
+        raise NotImplementedError
+
+    def join(self, gradients: Sequence[Tensor]) -> Tensor:
+        """Write the gradients of ``parameters`` into one matrix like ``weights``, and return it."""
+        for place, gradient in zip(self.places, gradients, strict=True):
+            place.copy_(gradient)
+        return self.gradient
+
+    def extract(self, replica: int) -> nn.Module:
+        """Return one replica as an ordinary module on the CPU."""
+        raise NotImplementedError
+
+
+class StackedMLP(StackedNetwork):
+    """R multilayer perceptrons of the same layer sizes; a layer is one batched product.
+
+    On CUDA, layer sizes are rounded up to multiples of 8 for the matrix units. The added weights
+    start at zero and stay there: their inputs and gradients are zero.
+
+    Parameters
+    ----------
+    modules : sequence of MLP
+    device : torch.device
+    dtype : torch.dtype
+        Of the weights.
+    compute : torch.dtype
+        Of the matrix products.
+    """
+
+    def __init__(
+        self,
+        modules: Sequence[MLP],
+        device: torch.device,
+        dtype: torch.dtype,
+        compute: torch.dtype,
+    ) -> None:
+        self.modules = list(modules)
+        self.compute = compute
+        self.n_replicas = len(modules)
+        linears, norms = modules[0].blocks()
+        aligned = device.type == "cuda"
+        self.sizes = [linears[0].in_features, *(layer.out_features for layer in linears)]
+        self.padded = [_padded(size, aligned) for size in self.sizes]
+        self.hidden = len(norms)
+        self.n_classes = self.sizes[-1]
+        self.momentum, self.eps = 0.1, 1e-5
+        rates = [m.dropout for m in modules]
+        self.dropout = torch.tensor(rates, device=device)[:, None, None] if any(rates) else None
+
+        shapes: list[tuple[int, ...]] = []
+        for layer, (a, b) in enumerate(zip(self.padded[:-1], self.padded[1:], strict=True)):
+            shapes += [(a, b), (1, b)]
+            if layer < self.hidden:
+                shapes += [(1, b), (1, b)]
+        lengths = [math.prod(shape) for shape in shapes]
+        self.weights = torch.zeros(self.n_replicas, sum(lengths), device=device, dtype=dtype)
+        self.gradient = torch.zeros_like(self.weights)
+        self.parameters, self.places = (
+            [
+                p.view(-1, *s)
+                for p, s in zip(torch.split(matrix, lengths, dim=1), shapes, strict=True)
+            ]
+            for matrix in (self.weights, self.gradient)
+        )
+        widths = [b for b in self.padded[1:-1] for _ in range(2)]
+        self.buffers = torch.zeros(self.n_replicas, sum(widths), device=device, dtype=dtype)
+        self.running = (
+            [p[:, None] for p in torch.split(self.buffers, widths, dim=1)] if widths else []
+        )
+        with torch.no_grad():
+            for r, module in enumerate(modules):
+                self._load(r, module)
+        self.parameters = [p.detach().requires_grad_() for p in self.parameters]
+
+    def _tensors(self, module: MLP, replica: int) -> list[tuple[Tensor, Tensor]]:
+        """Pairs of a tensor of the module and its place in the stack, equally shaped."""
+        linears, norms = module.blocks()
+        pairs = []
+        params = iter(self.parameters)
+        for layer, linear in enumerate(linears):
+            a, b = self.sizes[layer], self.sizes[layer + 1]
+            pairs.append((linear.weight, next(params)[replica, :a, :b].T))
+            pairs.append((linear.bias, next(params)[replica, 0, :b]))
+            if layer < self.hidden:
+                norm = norms[layer]
+                pairs.append((norm.weight, next(params)[replica, 0, :b]))
+                pairs.append((norm.bias, next(params)[replica, 0, :b]))
+                for i, name in enumerate(("running_mean", "running_var")):
+                    pairs.append((getattr(norm, name), self.running[2 * layer + i][replica, 0, :b]))
+        return pairs
+
+    def _load(self, replica: int, module: MLP) -> None:
+        for own, place in self._tensors(module, replica):
+            place.copy_(own)
+
+    def extract(self, replica: int) -> nn.Module:
+        """Return one replica as an ordinary module on the CPU."""
+        module = copy.deepcopy(self.modules[replica])
+        with torch.no_grad():
+            for own, place in self._tensors(module, replica):
+                own.copy_(place)
+        return module.eval()
+
+    def forward(
+        self, x: Tensor, keys: Tensor, step: Tensor | int, *, training: bool, track: bool = True
+    ) -> Tensor:
+        """Logits (R, n, K) of rows (R, n, ...)."""
+        x = x.flatten(2).to(self.compute)
+        if x.shape[2] < self.padded[0]:
+            x = nn.functional.pad(x, [0, self.padded[0] - x.shape[2]])
+        params = iter(self.parameters)
+        for layer in range(self.hidden + 1):
+            weight, bias = next(params).to(self.compute), next(params).to(self.compute)
+            x = torch.baddbmm(bias, x, weight)
+            if layer == self.hidden:
+                break
+            scale, shift = next(params), next(params)
+            x = torch.relu(x).to(self.weights.dtype)
+            mean, var = self.running[2 * layer : 2 * layer + 2]
+            if training:
+                n = x.shape[1]
+                batch_mean = x.mean(1, keepdim=True)
+                x = x - batch_mean
+                batch_var = x.square().mean(1, keepdim=True)
+                if track:
+                    with torch.no_grad():
+                        mean.lerp_(batch_mean, self.momentum)
+                        var.lerp_(batch_var * (n / max(n - 1, 1)), self.momentum)
+                x = torch.addcmul(shift, x, torch.rsqrt(batch_var + self.eps) * scale)
+            else:
+                gain = torch.rsqrt(var + self.eps) * scale
+                x = torch.addcmul(shift - mean * gain, x, gain)
+            if training and self.dropout is not None:
+                draw = uniform(derive(keys, step, layer), x.shape[1], x.shape[2])
+                x = x * (draw >= self.dropout).to(x.dtype) / (1 - self.dropout).to(x.dtype)
+            x = x.to(self.compute)
+        return x[..., : self.n_classes].to(self.weights.dtype)
+
+
+def _named(row: Tensor, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
+    """Cut a row of numbers into views of the given names and shapes."""
+    parts = torch.split(row, [shape.numel() for shape in shapes.values()])
+    return {k: p.view(s) for p, (k, s) in zip(parts, shapes.items(), strict=True)}
+
+
+class StackedModules(StackedNetwork):
+    """R modules of any one architecture, run one after another in each step.
+
+    Parameters
+    ----------
+    modules : sequence of nn.Module
+    device : torch.device
+    dtype : torch.dtype
+        Of the weights.
+    compute : torch.dtype
+        Of the matrix products and convolutions.
+    """
+
+    def __init__(
+        self,
+        modules: Sequence[nn.Module],
+        device: torch.device,
+        dtype: torch.dtype,
+        compute: torch.dtype,
+    ) -> None:
+        self.modules = list(modules)
+        self.compute = compute
+        self.template = copy.deepcopy(modules[0]).to(device).train()
+        # Randomness inside a module of the user's comes from torch's generator, which is set from
+        # the replica's key before each pass; that cannot be recorded in a CUDA graph.
+        self.capturable = hasattr(modules[0], "architecture")
+        if device.type == "cuda":
+            self.template = self.template.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        named = dict(self.template.named_parameters())
+        floats = {k: b for k, b in self.template.named_buffers() if b.is_floating_point()}
+        self.weight_shapes = {k: p.shape for k, p in named.items()}
+        self.buffer_shapes = {k: b.shape for k, b in floats.items()}
+
+        def matrix(shapes: dict[str, torch.Size]) -> Tensor:
+            rows = [
+                torch.cat(
+                    [*(m.state_dict()[k].detach().flatten() for k in shapes)] or [torch.empty(0)]
+                )
+                for m in modules
+            ]
+            return torch.stack(rows).to(device, dtype)
+
+        self.weights = matrix(self.weight_shapes)
+        self.buffers = matrix(self.buffer_shapes)
+        self.other_buffers = [
+            {k: b.clone().to(device) for k, b in m.named_buffers() if not b.is_floating_point()}
+            for m in modules
+        ]
+        self.gradient = torch.zeros_like(self.weights)
+        self.own_weights = [
+            {k: p.detach().requires_grad_() for k, p in _named(row, self.weight_shapes).items()}
+            for row in self.weights
+        ]
+        self.own_buffers = [_named(row, self.buffer_shapes) for row in self.buffers]
+        self.parameters = [p for own in self.own_weights for p in own.values()]
+        self.places = [p for row in self.gradient for p in _named(row, self.weight_shapes).values()]
+
+    def extract(self, replica: int) -> nn.Module:
+        """Return one replica as an ordinary module on the CPU."""
+        module = copy.deepcopy(self.modules[replica])
+        state = {
+            **self.own_weights[replica],
+            **self.own_buffers[replica],
+            **self.other_buffers[replica],
+        }
+        module.load_state_dict({k: v.detach().cpu() for k, v in state.items()}, strict=False)
+        return module.eval()
+
+    def forward(
+        self, x: Tensor, keys: Tensor, step: Tensor | int, *, training: bool, track: bool = True
+    ) -> Tensor:
+        """Logits (R, n, K) of rows (R, n, ...)."""
+        self.template.train(training)
+        logits = [self._run(r, rows, keys, step, track) for r, rows in enumerate(x.unbind(0))]
+        return torch.stack(logits).to(self.weights.dtype)
+
+    def _run(
+        self, replica: int, rows: Tensor, keys: Tensor, step: Tensor | int, track: bool
+    ) -> Tensor:
+        buffers = {**self.own_buffers[replica], **self.other_buffers[replica]}
+        if not track:
+            buffers = {name: buffer.clone() for name, buffer in buffers.items()}
+        state = {**self.own_weights[replica], **buffers}
+        device = rows.device
+        if device.type == "cuda" and rows.ndim == 4:
+            rows = rows.contiguous(memory_format=torch.channels_last)
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.compute == torch.bfloat16):
+            if self.capturable or not self.template.training:
+                return cast(Tensor, torch.func.functional_call(self.template, state, (rows,)))
+            with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+                torch.manual_seed(int(derive(keys[replica : replica + 1], step)))
+                return cast(Tensor, torch.func.functional_call(self.template, state, (rows,)))
+
+
+def stack_modules(
+    modules: Sequence[nn.Module], device: torch.device, dtype: torch.dtype, compute: torch.dtype
+) -> StackedNetwork:
+    """Stack modules of one architecture in the form that trains them fastest."""
+    if all(type(m) is MLP for m in modules):
+        return StackedMLP(cast(list[MLP], modules), device, dtype, compute)
+    return StackedModules(modules, device, dtype, compute)

@@ -1,0 +1,153 @@
+"""What the engine is given for each model, and what it gives back."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from unbag.bags import Bags
+from unbag.exceptions import TrainingDivergedError
+from unbag.objectives import Objective, ProportionConsistency
+from unbag.training.batches import BATCHINGS
+from unbag.validation import check_choice, check_number
+
+__all__ = ["Outcome", "Replica", "TestSet"]
+
+
+@dataclass(frozen=True, eq=False)
+class TestSet:
+    """Labelled rows on which the error is recorded, for research only.
+
+    Parameters
+    ----------
+    X : array or Tensor of shape (n, ...)
+    y : integer array of shape (n,)
+        Class index of every row, 0 to K−1.
+    """
+
+    __test__ = False  # not a test case of pytest's
+
+    X: NDArray[np.generic] | torch.Tensor
+    y: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Replica:
+    """One model to train.
+
+    Parameters
+    ----------
+    bags : Bags
+        Training rows. Replicas whose bags share a ``source`` share it on the device.
+    objective : Objective
+        Built for ``bags.priors``.
+    module : nn.Module
+        The network with its initial weights; it is copied, not changed.
+    seed : int
+        Seed of batches and dropout.
+    epochs, batch_size : int
+    learning_rate : float
+        Of Adam.
+    weight_decay : float
+        Added to the gradient, Adam's L2 form.
+    batching : {"stratified", "shuffled"}
+    sample_weight : array of shape (n,), optional
+        Positive weight of every row.
+    risk_weights : array of shape (M, K), optional
+        W, for the empirical risk in the history; not a number where it is not given.
+    stop_when_negative : bool
+        End after the first epoch whose mean empirical risk is negative.
+    test : TestSet, optional
+    logit_shift : array of shape (K,), optional
+        Added to the logits before the test error is taken: log(test prior / output prior).
+    """
+
+    bags: Bags
+    objective: Objective
+    module: nn.Module
+    seed: int
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    weight_decay: float = 0.0
+    batching: str = "stratified"
+    sample_weight: NDArray[np.float64] | None = None
+    risk_weights: NDArray[np.float64] | None = None
+    stop_when_negative: bool = False
+    test: TestSet | None = None
+    logit_shift: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        check_number("epochs", self.epochs, low=1, integer=True)
+        check_number("batch_size", self.batch_size, low=1, integer=True)
+        check_number("learning_rate", self.learning_rate, low=0, low_open=True)
+        check_number("weight_decay", self.weight_decay, low=0)
+        check_choice("batching", self.batching, BATCHINGS)
+
+    @property
+    def rows_per_batch(self) -> int:
+        """Batch size, at most all rows."""
+        return min(self.batch_size, self.bags.n_rows)
+
+    @property
+    def group(self) -> tuple[object, ...]:
+        """Replicas with the same group can be trained as one stack."""
+        module = self.module
+        default = (type(module), *(tuple(p.shape) for p in module.parameters()))
+        return (
+            getattr(module, "architecture", default),
+            self.bags.row_shape,
+            str(self.bags.source.dtype),
+            self.epochs,
+            self.rows_per_batch,
+            self.bags.n_rows // self.rows_per_batch,
+            self.batching,
+            self.sample_weight is not None,
+            isinstance(self.objective, ProportionConsistency),
+            None if self.test is None else len(self.test.y),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """One trained model.
+
+    Attributes
+    ----------
+    module : nn.Module
+        On the CPU, in evaluation mode.
+    history : dict of arrays
+        One entry an epoch: ``epoch``, ``objective``, ``empirical_risk`` (R_U), ``negative_share``
+        (share of batches with R_U below 0), ``partial_risks`` (epochs, M, K) and, with a test set,
+        ``test_error`` (not a number in epochs without a test).
+    n_epochs : int
+        Epochs run.
+    stop_reason : str
+    diverged : bool
+        The loss was not finite; the weights are the last finite ones.
+    """
+
+    module: nn.Module
+    history: dict[str, NDArray[np.float64]] = field(repr=False)
+    n_epochs: int
+    stop_reason: str
+    diverged: bool
+
+    def raise_if_diverged(self) -> None:
+        """Raise an error that names the epoch and the likely cause."""
+        if not self.diverged:
+            return
+        message = f"Training failed: {self.stop_reason}. "
+        risk = self.history["empirical_risk"]
+        last = risk[np.isfinite(risk)][-1:]
+        if len(last) and last[0] < -math.sqrt(np.finfo(np.float32).max):
+            message += "The empirical risk ran to minus infinity; use method='u-prr' or 'u-stop'."
+        else:
+            message += (
+                "The likely cause is a learning rate that is too high, or very large values in X; "
+                "lower learning_rate or scale the features."
+            )
+        raise TrainingDivergedError(message)

@@ -1,0 +1,349 @@
+import copy
+import datetime
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unbag.exceptions import ConditioningWarning, InvalidInputError, RankError
+from unbag.priors import (
+    ClassPriors,
+    asymmetric,
+    check_test_prior,
+    non_square,
+    perturb,
+    risk_weights,
+    symmetric,
+)
+
+quick = settings(deadline=None, max_examples=40)
+TABLE = [[0.8, 0.2], [0.3, 0.7]]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pd.DataFrame(TABLE, index=["a", "b"], columns=["no", "yes"]),
+        pl.DataFrame({"no": [0.8, 0.3], "bag": ["a", "b"], "yes": [0.2, 0.7]}),
+        {"a": {"no": 0.8, "yes": 0.2}, "b": {"yes": 0.7, "no": 0.3}},
+        {"a": pd.Series({"no": 0.8, "yes": 0.2}), "b": pd.Series({"yes": 0.7, "no": 0.3})},
+        ClassPriors(TABLE, ["a", "b"], ["no", "yes"]),
+    ],
+    ids=["pandas", "polars", "dicts", "series", "priors"],
+)
+def test_every_named_source_gives_the_same_table(source):
+    priors = ClassPriors.of(source)
+    np.testing.assert_allclose(priors.values, TABLE)
+    assert priors.bag_ids.tolist() == ["a", "b"]
+    assert priors.classes.tolist() == ["no", "yes"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [TABLE, np.array(TABLE), torch.tensor(TABLE, requires_grad=True), {0: TABLE[0], 1: TABLE[1]}],
+    ids=["list", "numpy", "torch", "dict"],
+)
+def test_unnamed_sources_get_numbers_as_names(source):
+    priors = ClassPriors.of(source)
+    np.testing.assert_allclose(priors.values, TABLE, rtol=1e-6)
+    assert priors.bag_ids.tolist() == priors.classes.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ([0.5, 0.5], "2-dimensional"),
+        (np.empty((0, 2)), "at least one bag"),
+        ({}, "2-dimensional"),
+        ([["x", "y"]], "array of numbers"),
+        ([[np.nan, 1.0]], "finite, got nan for bag 0 and class 0"),
+        ([[0.5, 0.5], [np.inf, 0]], "finite, got inf for bag 1 and class 0"),
+        ([[1.2, -0.2]], "non-negative, got -0.2 for bag 0 and class 1"),
+        ([[0.5, 0.5], [0.5, 0.4]], "got the sum 0.9 for bag 1; .*normalize=True.*counts"),
+        ([[50, 50], [60.1, 40]], "percentages: divide them by 100 or pass normalize=True"),
+        ({"a": {"x": 1.0}, "b": {"x": 0.5, "y": 0.5}}, "none for bag 'a' and class 'y'"),
+        ({"a": [0.5, 0.5], "b": [1.0]}, "2 shares for every bag, got 1 for bag 'b'"),
+        ({"a": 0.5}, "the sum 0.5 for bag 'a'"),
+        (pl.DataFrame({"no": [0.5], "yes": [0.5]}), "a column 'bag', got only .*'no', 'yes'"),
+        (pd.DataFrame({"bag": ["a"], "no": [1.0]}), r"set_index\('bag'\)"),
+        (pd.DataFrame(TABLE, index=["a", "a"]), "bag_ids must be all different, got 'a' more"),
+        (pd.DataFrame(TABLE, columns=["x", "x"]), "classes must be all different"),
+        (pd.DataFrame(TABLE, index=["a", None]), "none missing"),
+        (pd.DataFrame(TABLE, index=pd.MultiIndex.from_tuples([(1, 2), (1, 3)])), "str, int, bool"),
+    ],
+)
+def test_bad_priors_say_what_is_wrong(source, message):
+    with pytest.raises(InvalidInputError, match=message):
+        ClassPriors.of(source)
+
+
+def test_names_must_fit_the_table():
+    with pytest.raises(InvalidInputError, match=r"bag_ids must be 2 ids.*got 3"):
+        ClassPriors(TABLE, ["a", "b", "c"])
+    with pytest.raises(InvalidInputError, match=r"classes must be 2 ids.*got 1"):
+        ClassPriors(TABLE, classes=["x"])
+    with pytest.raises(InvalidInputError, match="bag_ids must be a sequence"):
+        ClassPriors(TABLE, "ab")
+
+
+def test_counts_and_percentages_can_be_normalized():
+    np.testing.assert_allclose(
+        ClassPriors([[3, 1], [0, 5]], normalize=True).values[0], [0.75, 0.25]
+    )
+    with pytest.raises(InvalidInputError, match="only zeros for bag 'b'"):
+        ClassPriors.of({"a": [1, 2], "b": [0, 0]}, normalize=True)
+
+
+def test_priors_are_immutable_also_after_a_copy():
+    priors = ClassPriors([[1 / 3, 2 / 3], [0.1, 0.9]], ["a", "b"])
+    for other in (priors, copy.deepcopy(priors), pickle.loads(pickle.dumps(priors))):
+        np.testing.assert_array_equal(other.values, priors.values)
+        np.testing.assert_array_equal(other.encode(["b", "a"]), [1, 0])
+        with pytest.raises(ValueError, match="read-only"):
+            other.values[0, 0] = 1
+        with pytest.raises(AttributeError):
+            other.values = np.eye(2)
+
+
+def test_priors_share_no_memory_with_the_arguments():
+    values, ids = np.array(TABLE), np.array(["a", "b"])
+    priors = ClassPriors(values, ids)
+    values[0, 0], ids[0] = 0.0, "z"
+    assert priors.values[0, 0] == 0.8
+    assert priors.bag_ids[0] == "a"
+
+
+@pytest.mark.parametrize(
+    ("known", "rows"),
+    [
+        (["a", "b"], np.array(["b", "a"])),
+        (["a", "b"], np.array(["b", "a"], dtype=object)),
+        (["a", "b"], pd.Series(["b", "a"], dtype="category")),
+        (["a", "b"], pl.Series(["b", "a"])),
+        ([7, 9], np.array([9, 7], dtype=np.uint8)),
+        ([7, 9], np.array([np.int64(9), 7], dtype=object)),
+        ([7, 9], torch.tensor([9, 7])),
+        ([True, False], [False, np.True_]),
+        ([1, "a"], ["a", 1]),
+        ([1, True], [True, 1]),
+        (["2024-01-01", "2024-02-01"], ["2024-02-01", "2024-01-01"]),
+    ],
+)
+def test_encode_matches_equal_ids_whatever_holds_them(known, rows):
+    np.testing.assert_array_equal(ClassPriors(TABLE, known).encode(rows), [1, 0])
+
+
+DAYS = ["2024-01-31", "2024-02-29"]
+DATES = {
+    "date": [datetime.date.fromisoformat(day) for day in DAYS],
+    "datetime": [datetime.datetime.fromisoformat(day) for day in DAYS],
+    "numpy days": np.array(DAYS, dtype="datetime64[D]"),
+    "numpy ns": np.array(DAYS, dtype="datetime64[ns]"),
+    "pandas index": pd.DatetimeIndex(DAYS),
+    "pandas objects": [pd.Timestamp(day) for day in DAYS],
+    "polars": pl.Series([datetime.date.fromisoformat(day) for day in DAYS]),
+}
+
+
+@pytest.mark.parametrize("known", DATES.values(), ids=DATES)
+@pytest.mark.parametrize("rows", DATES.values(), ids=DATES)
+def test_dates_match_when_they_are_the_same_instant(known, rows):
+    np.testing.assert_array_equal(ClassPriors(TABLE, known).encode(rows), [0, 1])
+
+
+def test_dates_with_a_time_zone_match_by_instant_and_not_naive_ones():
+    utc = pd.DatetimeIndex(DAYS, tz="UTC")
+    priors = ClassPriors(TABLE, utc)
+    np.testing.assert_array_equal(priors.encode(utc.tz_convert("Asia/Tokyo")), [0, 1])
+    with pytest.raises(InvalidInputError, match="unknown"):
+        priors.subset([0, 1]).encode(DATES["date"])
+
+
+@pytest.mark.parametrize(
+    ("known", "rows", "hint"),
+    [
+        ([0, 1], ["0", "1"], r"the priors have 0 \(int\), the rows have '0' \(str\)"),
+        (["0", "1"], [0, 1], r"the priors have '0' \(str\), the rows have 0 \(int\)"),
+        ([0, 1], [False, True], r"the priors have 0 \(int\), the rows have False \(bool\)"),
+        ([False, True], [0, 1], r"the priors have False \(bool\), the rows have 0 \(int\)"),
+        ([0, 1], np.array([1.0, 1.0]), r"the priors have 1 \(int\), the rows have 1.0 \(float\)"),
+        (["a", "b"], ["a "], r"the priors have 'a' \(str\), the rows have 'a ' \(str\)"),
+        (DATES["date"], DAYS, r"\(date\), the rows have '2024-01-31' \(str\)"),
+        (["a", "b"], list("xyzuvw"), "got unknown 'x', .* and 1 more; the priors have 'a', 'b'"),
+    ],
+)
+def test_unknown_ids_are_listed_with_a_hint(known, rows, hint):
+    with pytest.raises(InvalidInputError, match=hint):
+        ClassPriors(TABLE, known).encode(rows)
+
+
+@pytest.mark.parametrize(
+    ("known", "rows"),
+    [
+        (["a", "b"], ["a", None, None]),
+        (["a", "b"], pd.Series(["a", pd.NA, pd.NA], dtype="string")),
+        ([0, 1], np.array([0, np.nan, np.nan])),
+        ([0, 1], pd.Series([0, pd.NA, pd.NA], dtype="Int64")),
+        ([0, 1], pl.Series([0, None, None])),
+        (DATES["date"], np.array([*DAYS, "NaT", "NaT"], dtype="datetime64[D]")[1:]),
+        (DATES["date"], [pd.Timestamp(DAYS[0]), pd.NaT, pd.NaT]),
+    ],
+)
+def test_rows_without_an_id_are_counted(known, rows):
+    with pytest.raises(InvalidInputError, match="got 2 of 3 rows without one"):
+        ClassPriors(TABLE, known).encode(rows)
+
+
+@pytest.mark.parametrize("rows", [[[1], [2]], [{}], np.zeros((2, 1)), 3, "ab"])
+def test_what_cannot_be_ids_is_refused(rows):
+    with pytest.raises(InvalidInputError, match="bag_ids must be"):
+        ClassPriors(TABLE).encode(rows)
+
+
+@given(st.lists(st.sampled_from([0, 1, "0", "1", True, False, "x"]), max_size=30))
+@quick
+def test_encode_is_the_plain_lookup(rows):
+    known = [0, 1, "0", "1", True, False, "x"]
+    codes = ClassPriors(np.full((7, 1), 1.0), known).encode(rows)
+    expected = [[(type(k), k) for k in known].index((type(row), row)) for row in rows]
+    assert codes.dtype == np.int64
+    assert codes.tolist() == expected
+
+
+def test_subset_and_pooled():
+    priors = ClassPriors([[1, 0], [0.5, 0.5], [0.2, 0.8]], ["a", "b", "c"])
+    part = priors.subset([True, False, True])
+    np.testing.assert_array_equal(part.encode(["c", "a"]), [1, 0])
+    np.testing.assert_allclose(part.pooled([1.5, 0.5]), [0.8, 0.2])
+    for counts in ([1, 2, 3], [0, 0], [-1, 2], [np.nan, 1]):
+        with pytest.raises(InvalidInputError, match="counts must be"):
+            part.pooled(counts)
+
+
+@pytest.mark.parametrize(
+    ("table", "groups"),
+    [
+        (np.eye(3), []),
+        ([[0.5, 0.25, 0.25], [0.2, 0.4, 0.4], [0.9, 0.05, 0.05]], [("y", "z")]),
+        ([[0.5, 0.5, 0], [0.2, 0.8, 0], [0.1, 0.9, 0]], [("z",)]),
+        ([[0.5, 0.2, 0.3], [0.1, 0.7, 0.2]], [("x", "y", "z")]),
+    ],
+)
+def test_inseparable_classes_are_grouped(table, groups):
+    priors = ClassPriors(table, classes=["x", "y", "z"])
+    assert priors.inseparable_classes() == groups
+    assert (priors.rank == 3) == (not groups)
+    assert np.isfinite(priors.condition_number) == (not groups)
+
+
+def test_two_groups_of_inseparable_classes_stay_apart():
+    pairs = np.repeat([[0.4, 0.1], [0.1, 0.4], [0.3, 0.2], [0.25, 0.25]], 2, axis=1)
+    assert ClassPriors(pairs).inseparable_classes() == [(0, 1), (2, 3)]
+
+
+@given(
+    st.integers(2, 8),
+    st.floats(0.02, 1.0),
+    st.integers(0, 2**31),
+    st.sampled_from(["symmetric", "asymmetric", "non_square", "perturbed"]),
+)
+@quick
+def test_generators_and_weights(n_classes, a, seed, kind):
+    theta = {
+        "symmetric": lambda: symmetric(n_classes, a),
+        "asymmetric": lambda: asymmetric(n_classes, seed),
+        "non_square": lambda: non_square(n_classes, seed),
+        "perturbed": lambda: perturb(asymmetric(n_classes, seed), 0.05, seed),
+    }[kind]()
+    assert theta.shape == ((2 if kind == "non_square" else 1) * n_classes, n_classes)
+    assert (theta >= 0).all()
+    np.testing.assert_allclose(theta.sum(axis=1), 1, atol=1e-12)
+    pi = np.random.default_rng(seed).dirichlet(np.ones(n_classes))
+    weights = risk_weights(theta, pi, warn=False)
+    np.testing.assert_allclose(weights.T @ theta, np.diag(pi), atol=1e-7)
+
+
+def test_asymmetric_shares_keep_to_their_range():
+    theta = asymmetric(10, random_state=0)
+    off = theta[~np.eye(10, dtype=bool)]
+    assert off.max() <= 0.1
+    assert abs(off.mean() - 0.05) < 0.01
+    np.testing.assert_array_equal(theta, asymmetric(10, random_state=np.random.default_rng(0)))
+    assert not np.allclose(*np.split(non_square(10, random_state=0), 2))
+
+
+def test_perturb_changes_every_share_but_the_largest_by_the_rate():
+    theta = asymmetric(5, random_state=0)
+    noisy = perturb(theta, 0.1, random_state=np.random.RandomState(1))
+    ratio = (noisy / theta)[~np.eye(5, dtype=bool)]
+    assert set(ratio.round(9)) == {0.9, 1.1}
+    named = perturb(ClassPriors(theta, list("abcde")), 0.1, random_state=np.random.RandomState(1))
+    assert named.bag_ids.tolist() == list("abcde")
+    np.testing.assert_allclose(named.values, noisy)
+    assert isinstance(perturb(pd.DataFrame(TABLE), 0.1), ClassPriors)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: symmetric(1, 0.5), "n_classes must be"),
+        (lambda: symmetric(3, 0), r"a must be a number in \(0, 1\]"),
+        (lambda: asymmetric(2.5), "n_classes must be"),
+        (lambda: asymmetric(3, random_state="x"), "random_state must be"),
+        (lambda: perturb(TABLE, 1.0), "rate must be"),
+        (lambda: perturb(np.full((50, 10), 0.1), 0.9, 0), "share of bag .* negative; lower it"),
+    ],
+)
+def test_bad_settings_of_generators(call, message):
+    with pytest.raises(InvalidInputError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    "given_prior", [[0.1, 0.9], {"no": 0.9, "yes": 0.1}, pd.Series({"no": 0.9, "yes": 0.1})]
+)
+def test_test_prior_is_put_in_the_order_of_classes(given_prior):
+    np.testing.assert_allclose(check_test_prior(given_prior, np.array(["yes", "no"])), [0.1, 0.9])
+
+
+@pytest.mark.parametrize(
+    ("given_prior", "message"),
+    [
+        ([0.5, 0.3, 0.2], "2 shares, one for each class, got 3"),
+        ([0.5, 0.4], "sum to 1, got the sum 0.9"),
+        ([1.5, -0.5], "non-negative"),
+        ([np.nan, 1], "finite"),
+        (None, "1-dimensional"),
+        ({1: 1.0}, "a share for every class, got none for 2"),
+        ({1: 0.5, 2: 0.3, 3: 0.2}, "unknown 3"),
+        ({"1": 0.5, "2": 0.5}, r"the priors have 1 \(int\), test_prior has '1' \(str\)"),
+    ],
+)
+def test_bad_test_priors(given_prior, message):
+    with pytest.raises(InvalidInputError, match=message):
+        check_test_prior(given_prior, np.array([1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ([[0.5, 0.25, 0.25], [0.2, 0.4, 0.4], [0.9, 0.05, 0.05]], "'y', 'z' .*shares differ"),
+        ([[0.5, 0.5, 0], [0.2, 0.8, 0], [0.1, 0.9, 0]], "class 'z' is in no bag"),
+        ([[0.5, 0.2, 0.3], [0.1, 0.7, 0.2]], "'x', 'y', 'z' .*at least 3 bags are needed"),
+    ],
+)
+def test_weights_refuse_priors_without_full_rank(table, message):
+    with pytest.raises(RankError, match=message):
+        risk_weights(ClassPriors(table, classes=["x", "y", "z"]), [0.2, 0.3, 0.5])
+
+
+def test_ill_conditioned_priors_warn():
+    theta = symmetric(2, a=0.005)
+    with pytest.warns(ConditioningWarning, match="condition number 200, .*weights 200"):
+        risk_weights(theta, [0.5, 0.5])
+    risk_weights(theta, [0.5, 0.5], warn=False)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unbag.convolution import Conv3x3
 from unbag.validation import check_choice, check_number, invalid
 
 __all__ = ["MLP", "MODELS", "ModuleFactory", "ResNet20", "build_model"]
@@ -84,9 +85,9 @@ class _Residual(nn.Module):
     def __init__(self, channels_in: int, channels: int) -> None:
         super().__init__()
         self.stride = channels // channels_in
-        self.conv1 = nn.Conv2d(channels_in, channels, 3, self.stride, padding=1, bias=False)
+        self.conv1 = Conv3x3(channels_in, channels, self.stride)
         self.norm1 = nn.BatchNorm2d(channels)
-        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.conv2 = Conv3x3(channels, channels)
         self.norm2 = nn.BatchNorm2d(channels)
         self.added = channels - channels_in
 
@@ -123,7 +124,7 @@ class ResNet20(nn.Module):
     def __init__(self, n_channels: int, n_classes: int) -> None:
         super().__init__()
         widths = [16, 16, 16, 16, 32, 32, 32, 64, 64, 64]
-        self.conv = nn.Conv2d(n_channels, 16, 3, padding=1, bias=False)
+        self.conv = Conv3x3(n_channels, 16)
         self.norm = nn.BatchNorm2d(16)
         pairs = itertools.pairwise(widths)
         self.blocks = nn.Sequential(*(_Residual(a, b) for a, b in pairs))
@@ -172,8 +173,13 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """Draw from the given seed inside, and leave the global generator as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    # torch.manual_seed would also seed every GPU, even one that is not in use yet.
+    in_use = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    devices = range(torch.cuda.device_count()) if in_use else ()
+    with torch.random.fork_rng(devices=devices):
+        torch.default_generator.manual_seed(seed)
+        if devices:
+            torch.cuda.manual_seed_all(seed)
         yield
 
 

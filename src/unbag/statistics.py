@@ -10,11 +10,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from unbag.validation import invalid
+
 __all__ = ["BagStatistics", "bag_sum", "zero_one_losses"]
 
 # A product with the one-hot bag matrix is deterministic on CUDA, where scattered additions into a
 # few bags would be neither that nor fast. It costs M numbers a row, so only where M is small.
 _ONE_HOT_LIMIT = 64
+_HALF = (torch.float16, torch.bfloat16)
 
 
 def bag_sum(values: Tensor, bag_index: Tensor, n_bags: int) -> Tensor:
@@ -89,6 +92,8 @@ class BagStatistics:
         Weight of every row.
     inclusion : Tensor of shape (..., M), optional
         The chance of each bag to be present in a batch, where that is below one.
+    known : pair of Tensors, optional
+        Counts (..., M) and partial risks (..., M, K), where they were computed before.
     """
 
     def __init__(
@@ -99,17 +104,36 @@ class BagStatistics:
         loss: Callable[[Tensor], Tensor],
         weight: Tensor | None = None,
         inclusion: Tensor | None = None,
+        known: tuple[Tensor, Tensor] | None = None,
     ) -> None:
-        self.logits = logits
+        # Half precision cannot count the rows of a bag, nor tell a share from its level.
+        self.logits = logits.float() if logits.dtype in _HALF else logits
         self.bag_index = bag_index
         self.n_bags = n_bags
         self.loss = loss
         self.weight = weight
-        rows = torch.ones_like(logits[..., :1]) if weight is None else weight[..., None].to(logits)
-        self.counts = bag_sum(rows, bag_index, n_bags).squeeze(-1)  # (..., M)
         self.inclusion = inclusion
         self._risks: Tensor | None = None
         self._zero_one_risks: Tensor | None = None
+        if known is not None:
+            self.counts, self._risks = known
+            return
+        rows = torch.ones_like(self.logits[..., :1])
+        if weight is not None:
+            rows = weight[..., None].to(rows)
+        self.counts = bag_sum(rows, bag_index, n_bags).squeeze(-1)  # (..., M)
+
+    def part(self, replicas: slice) -> "BagStatistics":
+        """Return the statistics of some replicas of a stack; what they share is computed once."""
+        return BagStatistics(
+            self.logits[replicas],
+            self.bag_index[replicas],
+            self.n_bags,
+            self.loss,
+            None if self.weight is None else self.weight[replicas],
+            None if self.inclusion is None else self.inclusion[replicas],
+            known=(self.counts[replicas], self.risks[replicas]),
+        )
 
     def _bag_mean(self, values: Tensor) -> Tensor:
         if self.weight is not None:
@@ -127,7 +151,11 @@ class BagStatistics:
     def risks(self) -> Tensor:
         """Partial risks R. Shape (..., M, K)."""
         if self._risks is None:
-            self._risks = self._bag_mean(self.loss(self.logits))
+            losses = self.loss(self.logits)
+            if losses.shape != self.logits.shape:
+                allowed = f"a function to the loss of every class, {tuple(self.logits.shape)} here"
+                raise invalid("loss", allowed, f"one that returns {tuple(losses.shape)}")
+            self._risks = self._bag_mean(losses)
         return self._risks
 
     @property

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from unbag.validation import check_choice, invalid
 
 __all__ = ["DATASETS", "Dataset", "load"]
 
+_Floats = NDArray[np.float32]
 _Part = tuple[NDArray[np.generic], NDArray[np.int64]]
 
 
@@ -59,57 +61,93 @@ def load(name: str, folder: str | os.PathLike[str] | None = None) -> Dataset:
     root = Path(where) / name
     try:
         (x_train, y_train), (x_test, y_test) = DATASETS[name](root)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise invalid("folder", f"one that holds {error.filename}", str(where)) from None
     return Dataset(name, x_train, y_train, x_test, y_test)
 
 
-def _idx(path: Path) -> NDArray[np.uint8]:
+def _unzip(path: Path) -> bytes:
+    raw = path.read_bytes()
+    try:
+        return gzip.decompress(raw)
+    except (EOFError, OSError, zlib.error) as error:
+        raise invalid(str(path), "a whole gzip file", f"{len(raw)} bytes ({error})") from None
+
+
+def _idx(path: Path, axes: int) -> NDArray[np.uint8]:
     """Read an idx file of bytes: two zeros, type 8, the number of axes, their lengths, data."""
-    raw = gzip.decompress(path.read_bytes())
-    axes = raw[3] if len(raw) > 3 else 0
+    raw = _unzip(path)
     start = 4 + 4 * axes
-    shape = np.frombuffer(raw[4:start], ">u4").astype(int)
-    if raw[:3] != b"\0\0\x08" or len(raw) - start != shape.prod():
-        raise invalid(str(path), "a whole idx file of bytes", f"{len(raw)} bytes")
-    return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
+    shape = np.frombuffer(raw[4:start].ljust(4 * axes, b"\0"), ">u4").astype(int)
+    if raw[:4] != bytes([0, 0, 8, axes]) or len(raw) - start != shape.prod():
+        raise invalid(str(path), f"a whole idx file of bytes, {axes} axes", f"{len(raw)} bytes")
+    # A copy, since torch wants memory it may write to.
+    return np.frombuffer(raw, np.uint8, offset=start).reshape(shape).copy()
+
+
+def _table(path: Path, text: bytes, columns: int, delimiter: str | None = None) -> _Floats:
+    """Read lines of ``columns`` numbers each."""
+    lines = text.decode("ascii", errors="replace").split("\n")
+    lines = [line for line in lines if line.strip()]
+    got = f"{len(lines)} lines"
+    try:
+        if lines:
+            table = np.loadtxt(lines, delimiter=delimiter, dtype=np.float32, ndmin=2)
+            if table.shape[1] == columns:
+                return table
+            got = f"{table.shape[1]} in each"
+    except ValueError as error:
+        got = str(error)
+    raise invalid(str(path), f"lines of {columns} numbers", got)
+
+
+def _labels(path: Path, values: NDArray[np.generic]) -> NDArray[np.int64]:
+    bad = ~np.isin(values, np.arange(10))
+    if bad.any():
+        got = f"{values[bad][0]} in row {bad.argmax()}"
+        raise invalid(str(path), "a file with classes 0 to 9", got)
+    return values.astype(np.int64)
 
 
 def _mnist_like(root: Path) -> tuple[_Part, _Part]:
-    train, test = (
-        (
-            _idx(root / f"{part}-images-idx3-ubyte.gz"),
-            _idx(root / f"{part}-labels-idx1-ubyte.gz").astype(np.int64),
-        )
-        for part in ("train", "t10k")
-    )
-    return train, test
+    def read(part: str) -> _Part:
+        images = _idx(root / f"{part}-images-idx3-ubyte.gz", axes=3)
+        path = root / f"{part}-labels-idx1-ubyte.gz"
+        labels = _labels(path, _idx(path, axes=1))
+        if len(labels) != len(images):
+            raise invalid(str(path), f"one label for each of {len(images)} images", len(labels))
+        return images, labels
+
+    return read("train"), read("t10k")
 
 
 def _pendigits(root: Path) -> tuple[_Part, _Part]:
     def read(path: Path) -> _Part:
-        table = np.loadtxt(path, delimiter=",", dtype=np.float32)
-        return table[:, :-1] / np.float32(100), table[:, -1].astype(np.int64)
+        table = _table(path, path.read_bytes(), columns=17, delimiter=",")
+        return table[:, :-1] / np.float32(100), _labels(path, table[:, -1])
 
     return read(root / "pendigits.tra"), read(root / "pendigits.tes")
 
 
 def _usps(root: Path) -> tuple[_Part, _Part]:
     def read(path: Path) -> _Part:
-        table = np.loadtxt(path, dtype=np.float32)
-        return (table[:, 1:] + 1) / 2, table[:, 0].astype(np.int64)
+        table = _table(path, _unzip(path), columns=257)
+        return (table[:, 1:] + 1) / 2, _labels(path, table[:, 0])
 
     return read(root / "zip.train.gz"), read(root / "zip.test.gz")
 
 
 def _cifar10(root: Path) -> tuple[_Part, _Part]:
-    def read(names: list[str]) -> _Part:
-        folder = root / "cifar-10-batches-bin"
-        raw = np.concatenate([np.fromfile(folder / f"{n}.bin", np.uint8) for n in names])
+    def read(name: str) -> _Part:
+        path = root / "cifar-10-batches-bin" / f"{name}.bin"
+        raw = np.frombuffer(path.read_bytes(), np.uint8)
+        if len(raw) == 0 or len(raw) % 3073:
+            raise invalid(str(path), "whole records of 3073 bytes", f"{len(raw)} bytes")
         rows = raw.reshape(-1, 3073)
-        return rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0].astype(np.int64)
+        return rows[:, 1:].reshape(-1, 3, 32, 32), _labels(path, rows[:, 0])
 
-    return read([f"data_batch_{i}" for i in range(1, 6)]), read(["test_batch"])
+    images, labels = zip(*(read(f"data_batch_{i}") for i in range(1, 6)), strict=True)
+    return (np.concatenate(images), np.concatenate(labels)), read("test_batch")
 
 
 DATASETS: dict[str, Callable[[Path], tuple[_Part, _Part]]] = {

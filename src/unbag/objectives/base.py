@@ -89,11 +89,19 @@ class Objective(nn.Module):
             The chance of each bag to be present in the batch. A bag that is present counts for
             one over its chance, so that the expectation is that of the full objective.
         """
-        self._check_batch(logits, bag_index, weight)
+        self._check_batch(logits, bag_index, weight, inclusion)
         return self.reduce(self.statistics(logits, bag_index, weight, inclusion))
 
-    def _check_batch(self, logits: Tensor, bag_index: Tensor, weight: Tensor | None) -> None:
+    def _check_batch(
+        self, logits: Tensor, bag_index: Tensor, weight: Tensor | None, inclusion: Tensor | None
+    ) -> None:
         k = self.theta.shape[-1]
+        given = {"logits": logits, "bag_index": bag_index, "weight": weight, "inclusion": inclusion}
+        for name, tensor in given.items():
+            if not (tensor is None or isinstance(tensor, Tensor)):
+                raise invalid(name, "a torch.Tensor", type(tensor).__name__)
+        if not logits.is_floating_point():
+            raise invalid("logits", "of a floating point type", str(logits.dtype))
         if logits.ndim < 2 or logits.shape[-1] != k:
             raise invalid("logits", f"of shape (n, {k})", f"shape {tuple(logits.shape)}")
         if bag_index.shape != logits.shape[:-1]:
@@ -104,6 +112,9 @@ class Objective(nn.Module):
         if weight is not None and weight.shape != bag_index.shape:
             expected = tuple(bag_index.shape)
             raise invalid("weight", f"of shape {expected}", f"shape {tuple(weight.shape)}")
+        if inclusion is not None and inclusion.shape[-1:] != (self.n_bags,):
+            got = f"shape {tuple(inclusion.shape)}"
+            raise invalid("inclusion", f"of shape (..., {self.n_bags}), one a bag", got)
         # Reading values would make the CPU wait for the GPU in every step, so only on the CPU.
         if bag_index.device.type == "cpu" and bag_index.numel():
             low, high = int(bag_index.min()), int(bag_index.max())
@@ -111,17 +122,18 @@ class Objective(nn.Module):
                 raise invalid("bag_index", f"in 0..{self.n_bags - 1}", f"{low}..{high}")
 
     @classmethod
-    def stack(cls, objectives: Sequence[Self]) -> Self:
+    def stack(cls, objectives: Sequence[Self], n_bags: int | None = None) -> Self:
         """Join objectives of one class into one whose buffers have a leading replica axis.
 
-        Those with fewer bags get empty ones at the end, which no row ever belongs to.
+        Those with fewer than ``n_bags`` bags (by default the most of any) get empty ones at the
+        end, which no row ever belongs to.
         """
         first = objectives[0]
         joined = cls.__new__(cls)
         nn.Module.__init__(joined)
         joined.priors = first.priors
         joined.loss = first.loss
-        n_bags = max(o.n_bags for o in objectives)
+        n_bags = max(o.n_bags for o in objectives) if n_bags is None else n_bags
         for name, buffer in first._buffers.items():
             if buffer is None:
                 joined.register_buffer(name, None)

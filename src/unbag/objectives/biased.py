@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from unbag.objectives.base import Objective
@@ -29,6 +29,7 @@ class Biased(Objective):
 
     Examples
     --------
+    >>> import torch
     >>> objective = Biased([[0.8, 0.2], [0.3, 0.7]])
     >>> logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     >>> round(objective(logits, torch.tensor([0, 1, 1])).item(), 4)
@@ -46,8 +47,8 @@ class Biased(Objective):
         loss: str | LossOfEveryClass = "cross-entropy",
     ) -> None:
         super().__init__(priors, loss=loss)
-        k = self.theta.shape[-1]
-        self._register("major", torch.nn.functional.one_hot(self.theta.argmax(-1), k))  # (M, K)
+        theta = self.priors.values
+        self._register("major", np.eye(theta.shape[1])[theta.argmax(1)])  # (M, K)
         if bag_shares is None:
             self.register_buffer("bag_shares", None)
         else:

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,9 +14,9 @@ from unbag.validation import check_number, invalid
 
 __all__ = [
     "ProportionConsistency",
-    "adversarial_perturbation",
     "consistency_weight",
     "divergence",
+    "unit",
 ]
 
 
@@ -30,44 +30,12 @@ def divergence(logits: Tensor, perturbed_logits: Tensor) -> Tensor:
     return torch.sum(log_p.exp() * (log_p - log_q), -1).mean(-1)
 
 
-def _unit(direction: Tensor, row_dims: int) -> Tensor:
+def unit(direction: Tensor, row_dims: int) -> Tensor:
     """Scale the part of every row to length 1; ``row_dims`` axes come before a row's own."""
     flat = direction.flatten(row_dims)
-    flat = flat / (flat.norm(dim=-1, keepdim=True) + 1e-8)
+    length: Tensor = torch.linalg.vector_norm(flat, dim=-1, keepdim=True)
+    flat = flat / (length + 1e-8)
     return flat.view(direction.shape)
-
-
-def adversarial_perturbation(
-    forward: Callable[[Tensor], Tensor],
-    inputs: Tensor,
-    logits: Tensor,
-    noise: Tensor,
-    *,
-    probe: float | Tensor,
-    radius: float | Tensor,
-) -> Tensor:
-    """Perturbation of every row that changes its prediction most, by one power step.
-
-    Parameters
-    ----------
-    forward : callable
-        Inputs to logits; must not change running statistics.
-    inputs : Tensor of shape (..., n, *row)
-    logits : Tensor of shape (..., n, K)
-        Prediction without a perturbation.
-    noise : Tensor like ``inputs``
-        Random start of the power step.
-    probe : float or Tensor
-        ξ, the length of the step at which the divergence is differentiated.
-    radius : float or Tensor
-        ε, the length of the returned perturbation.
-    """
-    row_dims = logits.ndim - 1
-    with torch.enable_grad():
-        direction = _unit(noise, row_dims).requires_grad_()
-        shift = divergence(logits, forward(inputs + probe * direction))
-        (gradient,) = torch.autograd.grad(shift.sum(), direction)
-    return radius * _unit(gradient, row_dims)
 
 
 def consistency_weight(progress: float, *, maximum: float = 0.05, rampup: float = 0.4) -> float:
@@ -133,6 +101,8 @@ class ProportionConsistency(Proportion):
     torch.Size([])
     """
 
+    probe: Tensor
+    radius: Tensor
     consistency: Tensor
     hyperparameters = ("consistency",)
 
@@ -168,15 +138,11 @@ class ProportionConsistency(Proportion):
         check_number("progress", progress, low=0, high=1)
         proportion = super().forward(logits, bag_index, weight, inclusion)
         with _no_running_statistics(model):
-            noise = torch.rand_like(inputs) - 0.5
-            perturbation = adversarial_perturbation(
-                model,
-                inputs,
-                logits,
-                noise,
-                probe=float(self.get_buffer("probe")),
-                radius=float(self.get_buffer("radius")),
-            )
+            # One power step: the direction in which the divergence grows fastest.
+            start = unit(torch.rand_like(inputs) - 0.5, 1).requires_grad_()
+            probed = divergence(logits, model(inputs + self.probe.to(inputs) * start))
+            (gradient,) = torch.autograd.grad(probed, start)
+            perturbation = self.radius.to(inputs) * unit(gradient, 1)
             shift = divergence(logits, model(inputs + perturbation))
         weight_now = self.consistency.to(shift) * consistency_weight(progress, maximum=1.0)
         return proportion + weight_now * shift

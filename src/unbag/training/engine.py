@@ -13,11 +13,7 @@ import torch
 from torch import Tensor
 
 from unbag.objectives import Objective, ProportionConsistency
-from unbag.objectives.consistency import (
-    adversarial_perturbation,
-    consistency_weight,
-    divergence,
-)
+from unbag.objectives.consistency import consistency_weight, divergence, unit
 from unbag.training.batches import BATCHINGS
 from unbag.training.checkpoint import Checkpoint
 from unbag.training.networks import stack_modules
@@ -76,7 +72,9 @@ class Stack:
         self._place_state()
         self._loss: Callable[..., Any] = self._loss_and_statistics
         self._update: Callable[..., Any] = self._adam
-        self._untracked: Callable[[Tensor], Tensor] = self._forward_untracked
+        self._probe_start: Callable[..., Any] = self._random_direction
+        self._probe: Callable[..., Any] = self._divergence_at
+        self._probe_end: Callable[..., Any] = self._scaled
         self._logits: Callable[..., Tensor] = self.network.forward
         self._graph: torch.cuda.CUDAGraph | None = None
         if device.type == "cuda" and self.network.capturable:
@@ -90,7 +88,7 @@ class Stack:
         for replica in self.replicas:
             for source in (replica.bags.source, replica.test.X if replica.test else None):
                 if source is not None and id(source) not in sources:
-                    sources[id(source)] = (offset, torch.as_tensor(source))
+                    sources[id(source)] = (offset, _as_tensor(source))
                     offset += len(source)
         tensors = [t.to(self.device) for _, t in sources.values()]
         self.data = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
@@ -132,7 +130,7 @@ class Stack:
         pairs = []
         for members in groups.values():
             parts = [self.replicas[r].objective for r in members]
-            joined = type(parts[0]).stack(parts).to(self.device)
+            joined = type(parts[0]).stack(parts, self.n_bags).to(self.device)
             pairs.append((slice(members[0], members[-1] + 1), joined))
         return pairs
 
@@ -220,10 +218,11 @@ class Stack:
         """One step of every replica: forward, objective, gradient, Adam."""
         before = self.network.buffers.clone()
         perturbation = self._perturbation() if self.consistent else None
-        values, *sums = self._loss(self.positions, perturbation)
+        values, risks, presence = self._loss(self.positions, perturbation)
         gradients = torch.autograd.grad(values.sum(), self.network.parameters)
         with torch.no_grad():
-            self._update(gradients, before, values.detach(), sums)
+            gradient = self.network.join(gradients)
+            self._update(gradient, before, values.detach(), risks, presence)
 
     def _inputs(self, rows: Tensor) -> Tensor:
         """Rows as numbers of the weights' type; bytes are scaled to [0, 1]."""
@@ -239,47 +238,46 @@ class Stack:
         weight = None if self.weight is None else self.weight.gather(1, positions)
         x = self._inputs(self.rows.gather(1, positions))
         logits = self.network.forward(x, derive(self.keys, _DROPOUT), step, training=True)
-        inclusion = self.batches.inclusion
-        values, risks, presence = [], [], []
-        for part, objective in self.objectives:
-            statistics = objective.statistics(
-                logits[part],
-                bag_index[part],
-                None if weight is None else weight[part],
-                None if inclusion is None else inclusion[part],
-            )
-            values.append(objective.reduce(statistics))
-            risks.append(statistics.risks.detach())
-            presence.append(statistics.presence)
-        value = torch.cat(values)
+        statistics = self.objectives[0][1].statistics(
+            logits, bag_index, weight, self.batches.inclusion
+        )
+        parts = [objective.reduce(statistics.part(part)) for part, objective in self.objectives]
+        value = torch.cat(parts)
         if perturbation is not None:
             shifted = self._forward_untracked(x + perturbation)
             value = value + self.consistency_weight * divergence(logits, shifted)
-        return value, torch.cat(risks), torch.cat(presence)
+        return value, statistics.risks.detach(), statistics.presence
 
     def _forward_untracked(self, x: Tensor) -> Tensor:
         keys = derive(self.keys, _DROPOUT)
         return self.network.forward(x, keys, self.state["step"], training=True, track=False)
 
     def _perturbation(self) -> Tensor:
-        """Virtual adversarial perturbation of the batch (prop-cr), no gradient through it."""
-        objective = self.objectives[0][1]
-        x = self._inputs(self.rows.gather(1, self.positions))
+        """Virtual adversarial perturbation of the batch (prop-cr): one power step."""
         with torch.no_grad():
-            logits = self._untracked(x)
-            keys = derive(self.keys, _NOISE, self.state["step"])
-            noise = uniform(keys, x.shape[1], x[0, 0].numel()).view(x.shape).to(x.dtype) - 0.5
-        return adversarial_perturbation(
-            self._untracked,
-            x,
-            logits,
-            noise,
-            probe=_per_replica(objective.get_buffer("probe"), x),
-            radius=_per_replica(objective.get_buffer("radius"), x),
-        )
+            x, logits, start = self._probe_start(self.positions)
+        start.requires_grad_()
+        (gradient,) = torch.autograd.grad(self._probe(x, logits, start), start)
+        with torch.no_grad():
+            perturbation: Tensor = self._probe_end(gradient)
+        return perturbation
+
+    def _random_direction(self, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x = self._inputs(self.rows.gather(1, positions))
+        keys = derive(self.keys, _NOISE, self.state["step"])
+        noise = uniform(keys, x.shape[1], x[0, 0].numel()).view(x.shape).to(x.dtype) - 0.5
+        return x, self._forward_untracked(x), unit(noise, 2)
+
+    def _divergence_at(self, x: Tensor, logits: Tensor, direction: Tensor) -> Tensor:
+        probe = _per_replica(self.objectives[0][1].get_buffer("probe"), x)
+        return divergence(logits, self._forward_untracked(x + probe * direction)).sum()
+
+    def _scaled(self, gradient: Tensor) -> Tensor:
+        radius = _per_replica(self.objectives[0][1].get_buffer("radius"), gradient)
+        return radius * unit(gradient, 2)
 
     def _adam(
-        self, gradients: Sequence[Tensor], before: Tensor, values: Tensor, sums: list[Tensor]
+        self, gradient: Tensor, before: Tensor, values: Tensor, risks: Tensor, presence: Tensor
     ) -> None:
         """Update the running replicas whose objective is finite; add to the epoch's sums."""
         state = self.state
@@ -291,8 +289,7 @@ class Stack:
         # Rows of replicas that ended become zero, so that their moments stay finite; the rate
         # below leaves their weights alone.
         active = state["active"][:, None]
-        gradient = self.network.join(gradients).addcmul_(self.weight_decay, weights)
-        gradient.masked_fill_(~active, 0)
+        gradient.addcmul_(self.weight_decay, weights).masked_fill_(~active, 0)
         moment1 = state["moment1"].lerp_(gradient, 1 - _BETA1)
         moment2 = state["moment2"].mul_(_BETA2).addcmul_(gradient, gradient, value=1 - _BETA2)
         correction1 = 1 - torch.pow(_BETA1, step.double())
@@ -304,7 +301,6 @@ class Stack:
         weights.sub_(change)
         buffers.copy_(torch.where(active, buffers, before))
 
-        risks, presence = sums
         risk = (self.risk_weights * risks * presence[..., None]).sum((-2, -1))
         present = (presence > 0).to(self.dtype)
         self.sums["objective"].add_(values)
@@ -405,7 +401,10 @@ class Stack:
         """Compile the step and record it as one CUDA graph, leaving the state as it was."""
         self._loss = torch.compile(self._loss_and_statistics)
         self._update = torch.compile(self._adam)
-        self._untracked = torch.compile(self._forward_untracked)
+        self._logits = torch.compile(self.network.forward)
+        self._probe_start = torch.compile(self._random_direction)
+        self._probe = torch.compile(self._divergence_at)
+        self._probe_end = torch.compile(self._scaled)
         kept = {**self.state, **{f"sum.{k}": v for k, v in self.sums.items()}}
         copies = {name: value.clone() for name, value in kept.items()}
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -423,6 +422,12 @@ class Stack:
                 value.copy_(copies[name])
 
 
+def _as_tensor(rows: Any) -> Tensor:
+    """Rows as a tensor without a copy; torch cannot share memory that is marked read-only."""
+    readonly = isinstance(rows, np.ndarray) and not rows.flags.writeable
+    return torch.as_tensor(rows.copy() if readonly else rows)
+
+
 def _per_replica(values: Tensor, x: Tensor) -> Tensor:
     """Shape (R,) to (R, 1, ...), to multiply rows x with."""
     return values.to(x).view(-1, *[1] * (x.ndim - 1))
@@ -430,5 +435,4 @@ def _per_replica(values: Tensor, x: Tensor) -> Tensor:
 
 def _objective_kind(replica: Replica) -> str:
     """Replicas of the same kind have their objectives stacked."""
-    loss = replica.objective.loss
-    return f"{type(replica.objective).__name__} {id(loss)}"
+    return type(replica.objective).__name__

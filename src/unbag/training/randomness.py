@@ -12,6 +12,17 @@ from torch import Tensor
 __all__ = ["derive", "permutation_keys", "seed_keys", "uniform"]
 
 
+def _mix_number(x: int) -> int:
+    """Scramble one number as :func:`_mix` does; as a number, it never has to reach a device."""
+    x &= 0xFFFFFFFF
+    x ^= x >> 16
+    x = x * 0x7FEB352D & 0xFFFFFFFF
+    x ^= x >> 15
+    x = x * 0x846CA68B & 0xFFFFFFFF
+    x ^= x >> 16
+    return x - (1 << 32) if x >> 31 else x
+
+
 def _mix(x: Tensor) -> Tensor:
     """Scramble int32 numbers one to one. Right shifts are made logical by masking the sign."""
     x = x ^ ((x >> 16) & 0xFFFF)
@@ -30,9 +41,8 @@ def seed_keys(seeds: list[int], device: torch.device) -> Tensor:
 def derive(keys: Tensor, *counters: int | Tensor) -> Tensor:
     """Derive new keys, shape (R,), from keys and counters (numbers or int32 tensors)."""
     for position, counter in enumerate(counters):
-        if not isinstance(counter, Tensor):
-            counter = torch.tensor(counter, dtype=torch.int32, device=keys.device)
-        keys = _mix(keys ^ _mix(counter + (0x3C6EF372 + position)))
+        shifted = counter + (0x3C6EF372 + position)
+        keys = _mix(keys ^ (_mix(shifted) if isinstance(shifted, Tensor) else _mix_number(shifted)))
     return keys
 
 

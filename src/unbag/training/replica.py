@@ -107,6 +107,7 @@ class Replica:
             self.batching,
             self.sample_weight is not None,
             isinstance(self.objective, ProportionConsistency),
+            id(self.objective.loss),
             None if self.test is None else len(self.test.y),
         )
 

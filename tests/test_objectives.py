@@ -1,0 +1,452 @@
+import copy
+import math
+
+import naive
+import pytest
+import torch
+import torch.nn.functional as F
+
+import unbag
+from unbag.exceptions import InvalidInputError, RankError
+from unbag.objectives import (
+    OBJECTIVES,
+    GeneralizedCrossEntropy,
+    RiskObjective,
+    cross_entropy,
+    generalized_cross_entropy,
+    get,
+    get_loss,
+)
+
+THETA = [[0.8, 0.2], [0.3, 0.7]]
+TOLERANCE = 1e-9
+
+# Hyperparameters other than the defaults, by objective; every one must work with none too.
+PARAMETERS = {
+    "biased": [{}],
+    "prop": [{}],
+    "prop-cr": [{}],
+    "unbiased": [{}],
+    "u-correct": [{}],
+    "u-flood": [{}, {"flood_level": 30.0}],
+    "u-stop": [{}],
+    "u-prr": [{}, {"alpha": 0.0}, {"alpha": 0.9, "ascent_scale": 0.2}],
+}
+CASES = [(name, parameters) for name, many in PARAMETERS.items() for parameters in many]
+CASE_IDS = [f"{name} {parameters}" for name, parameters in CASES]
+RISK_OBJECTIVES = [name for name, cls in OBJECTIVES.items() if issubclass(cls, RiskObjective)]
+
+
+def build(name, batch, **parameters):
+    if name in RISK_OBJECTIVES:
+        parameters["test_prior"] = batch.test_prior
+    return get(name, batch.theta, **parameters)
+
+
+def evaluate(objective, batch):
+    """Value from logits; of prop-cr without the consistency term, which needs a model."""
+    statistics = objective.statistics(batch.logits, batch.bag_index, batch.weight, batch.inclusion)
+    if isinstance(objective, OBJECTIVES["prop-cr"]):
+        return objective.reduce(statistics)
+    value = objective(batch.logits, batch.bag_index, batch.weight, batch.inclusion)
+    assert torch.equal(value, objective.reduce(statistics))
+    return value
+
+
+def assert_same(got, expected, batch):
+    """Values and gradients agree to the tolerance."""
+    value, gradient = naive.value_and_gradient(got, batch)
+    expected_value, expected_gradient = naive.value_and_gradient(expected, batch)
+    assert value.dtype == torch.float64
+    assert value.shape == ()
+    assert naive.relative_difference(value, expected_value) <= TOLERANCE
+    assert naive.relative_difference(gradient, expected_gradient) <= TOLERANCE
+
+
+def test_no_objective_is_forgotten():
+    assert list(PARAMETERS) == list(naive.NAIVE) == list(OBJECTIVES)
+
+
+# ---------------------------------------------------------------------- against the naive loop
+
+
+@pytest.mark.parametrize(("name", "parameters"), CASES, ids=CASE_IDS)
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+@pytest.mark.parametrize(("n_bags", "n_classes", "absent"), naive.SETTINGS)
+def test_equals_the_naive_loop(name, parameters, weighted, n_bags, n_classes, absent):
+    batch = naive.random_batch(n_bags, n_classes, absent=absent, weighted=weighted)
+    objective = build(name, batch, **parameters)
+    assert_same(evaluate(objective, batch), naive.NAIVE[name](batch, **parameters), batch)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_chances_below_one_divide_the_part_of_a_bag(name):
+    batch = naive.random_batch(7, 3, absent=True)
+    batch.inclusion = torch.linspace(0.3, 1, 7, dtype=torch.float64)
+    assert_same(evaluate(build(name, batch), batch), naive.NAIVE[name](batch), batch)
+
+
+@pytest.mark.parametrize("name", RISK_OBJECTIVES + ["biased"])
+@pytest.mark.parametrize(
+    ("loss", "of_one_class"),
+    [
+        ("generalized-cross-entropy", naive.generalized_cross_entropy),
+        (
+            GeneralizedCrossEntropy(q=0.2),
+            lambda logits, k: naive.generalized_cross_entropy(logits, k, q=0.2),
+        ),
+        (
+            lambda logits: F.softplus(-logits),
+            lambda logits, k: torch.log1p(logits[:, k].neg().exp()),
+        ),
+    ],
+    ids=["by name", "by object", "own function"],
+)
+def test_any_loss_of_every_class_may_be_given(name, loss, of_one_class):
+    batch = naive.random_batch(7, 3)
+    objective = build(name, batch, loss=loss)
+    assert_same(evaluate(objective, batch), naive.NAIVE[name](batch, of_one_class), batch)
+
+
+def test_biased_with_the_bags_shares_among_all_rows():
+    batch = naive.random_batch(3, 3)
+    shares = [0.6, 0.3, 0.1]
+    value = get("biased", batch.theta, bag_shares=shares)(batch.logits, batch.bag_index)
+    major = batch.theta.argmax(1)
+    risks = [
+        share * naive.cross_entropy(batch.logits[batch.bag_index == m], int(major[m])).mean()
+        for m, share in enumerate(shares)
+    ]
+    assert_same(value, sum(risks), batch)
+
+
+@pytest.mark.parametrize("progress", [0.0, 0.1, 0.4, 1.0])
+def test_consistency_equals_the_naive_loop(progress):
+    batch = naive.random_batch(7, 3, n=40)
+    torch.manual_seed(0)
+    model = torch.nn.Linear(5, 3, dtype=torch.float64)
+    inputs = torch.rand(40, 5, dtype=torch.float64)
+    batch.logits = model(inputs)
+    objective = build("prop-cr", batch, probe=3.0, radius=0.5, consistency=0.2)
+
+    torch.manual_seed(1)
+    value = objective(batch.logits, batch.bag_index, model=model, inputs=inputs, progress=progress)
+    torch.manual_seed(1)
+    noise = torch.rand_like(inputs) - 0.5
+    weight = 0.2 * math.exp(-5 * (1 - min(progress / 0.4, 1)) ** 2)
+    shift = naive.consistency(model, inputs, noise, probe=3.0, radius=0.5)
+    expected = naive.prop(batch) + weight * shift
+
+    parameters = list(model.parameters())
+    got = torch.autograd.grad(value, parameters, retain_graph=True)
+    want = torch.autograd.grad(expected, parameters)
+    assert naive.relative_difference(value.detach(), expected.detach()) <= TOLERANCE
+    for gradient, expected_gradient in zip(got, want, strict=True):
+        assert naive.relative_difference(gradient, expected_gradient) <= TOLERANCE
+
+
+def test_perturbation_has_the_radius_and_does_more_than_noise():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(20, 50), torch.nn.ReLU(), torch.nn.Linear(50, 3))
+    inputs = torch.rand(300, 20)
+    logits = model(inputs).detach()
+    seen = []
+    model.register_forward_hook(lambda _module, arguments, _output: seen.append(arguments[0]))
+    get("prop-cr", torch.eye(3), radius=0.7)(
+        logits, torch.arange(300) % 3, model=model, inputs=inputs
+    )
+    found = (seen[-1] - inputs).detach()
+    torch.testing.assert_close(found.norm(dim=1), torch.full((300,), 0.7), rtol=1e-3, atol=0)
+    random = torch.randn(300, 20)
+    random = 0.7 * random / random.norm(dim=1, keepdim=True)
+
+    @torch.no_grad()
+    def shift(perturbation):
+        log_p, log_q = logits.log_softmax(-1), model(inputs + perturbation).log_softmax(-1)
+        return float((log_p.exp() * (log_p - log_q)).sum(1).mean())
+
+    assert shift(found) > 2 * shift(random)
+
+
+def test_consistency_leaves_running_statistics_alone():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
+    inputs, bag_index = torch.rand(8, 4), torch.arange(8) % 3
+    logits = model(inputs)
+    before = copy.deepcopy(model.state_dict())
+    get("prop-cr", torch.eye(3))(logits, bag_index, model=model, inputs=inputs).backward()
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert model[1].track_running_stats
+
+
+# ------------------------------------------------------------------------------------- stacking
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_stack_equals_each_objective_alone(name):
+    many = PARAMETERS[name]
+    batches = [naive.random_batch(m, 3, weighted=True, seed=m) for m in (3, 7, 5)]
+    batches[1].theta[0] = torch.tensor([0.1, 0.1, 0.8])
+    for batch in batches:
+        batch.inclusion = torch.linspace(0.4, 1, len(batch.theta), dtype=torch.float64)
+    alone = [build(name, b, **many[i % len(many)]) for i, b in enumerate(batches)]
+    stacked = type(alone[0]).stack(alone)
+    assert stacked.n_bags == 7
+    joined = naive.Batch(
+        logits=torch.stack([b.logits.detach() for b in batches]).requires_grad_(),
+        bag_index=torch.stack([b.bag_index for b in batches]),
+        theta=stacked.theta,
+        test_prior=batches[0].test_prior,
+        weight=torch.stack([b.weight for b in batches]),
+        inclusion=torch.stack(
+            [F.pad(b.inclusion, [0, 7 - len(b.inclusion)], value=1.0) for b in batches]
+        ),
+    )
+    values = evaluate(stacked, joined)
+    assert values.shape == (3,)
+    (gradients,) = torch.autograd.grad(values.sum(), joined.logits)
+    for i, (objective, batch) in enumerate(zip(alone, batches, strict=True)):
+        value, gradient = naive.value_and_gradient(evaluate(objective, batch), batch)
+        assert naive.relative_difference(values[i].detach(), value) <= TOLERANCE
+        assert naive.relative_difference(gradients[i], gradient) <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_one_objective_takes_many_batches(name):
+    batches = [naive.random_batch(7, 3, seed=s) for s in range(3)]
+    objective = build(name, batches[0])
+    logits = torch.stack([b.logits for b in batches])
+    bag_index = torch.stack([b.bag_index for b in batches])
+    together = objective.reduce(objective.statistics(logits, bag_index))
+    each = torch.stack([evaluate(objective, b) for b in batches])
+    torch.testing.assert_close(together, each, rtol=TOLERANCE, atol=0)
+
+
+# ------------------------------------------------------------------------ gradients and precision
+
+
+@pytest.mark.parametrize(("name", "parameters"), CASES, ids=CASE_IDS)
+def test_gradient_equals_the_numerical_one(name, parameters):
+    batch = naive.random_batch(4, 3, n=20, weighted=True)
+    largest, second = batch.logits.detach().topk(2, dim=1).values.T
+    assert (largest - second).min() > 1e-3  # no tie, so that the sign of u-prr is constant
+    objective = build(name, batch, **parameters)
+
+    def value(logits):
+        return objective.reduce(objective.statistics(logits, batch.bag_index, batch.weight))
+
+    assert torch.autograd.gradcheck(value, batch.logits)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_single_precision_is_close_to_double_and_finite_for_extreme_logits(name):
+    batch = naive.random_batch(7, 3)
+    objective = build(name, batch)
+    expected = evaluate(objective, batch)
+    batch.logits = batch.logits.detach().float().requires_grad_()
+    value = evaluate(objective, batch)
+    assert value.dtype == torch.float32
+    torch.testing.assert_close(value.double(), expected, rtol=1e-4, atol=1e-5)
+    batch.logits = (1000 * batch.logits.detach()).requires_grad_()
+    value, gradient = naive.value_and_gradient(evaluate(objective, batch), batch)
+    assert torch.isfinite(value)
+    assert torch.isfinite(gradient).all()
+
+
+def test_sign_of_the_regulariser_is_constant_for_the_gradient():
+    """Too few rows of a bag predicted as k: descend; too many: climb at the ascent scale."""
+    objective = get("u-prr", torch.eye(2), test_prior=[0.5, 0.5], alpha=0.0, ascent_scale=3.0)
+    objective.theta.copy_(torch.tensor(THETA))
+    objective.risk_weights.fill_(1.0)
+    logits = torch.tensor([[5.0, 0.0], [4.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    risks = objective.statistics(logits, torch.tensor([0, 1])).risks
+    # Everything is predicted as class 0: E = [0, 1] in both bags.
+    expected = (torch.tensor([[-3.0, 1.0]]) * (risks - 1 + objective.theta)).sum()
+    value = objective(logits, torch.tensor([0, 1]))
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(value, logits)[0], torch.autograd.grad(expected, logits)[0]
+    )
+
+
+# ------------------------------------------------------------------------------- pure bags
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("biased", {}),
+        ("unbiased", {}),
+        ("u-stop", {}),
+        ("u-correct", {}),
+        ("u-flood", {"flood_level": 0.0}),
+        *(("u-prr", {"alpha": alpha}) for alpha in (0.0, 0.3, 1.0)),
+    ],
+)
+def test_pure_bags_in_proportion_give_cross_entropy(name, parameters):
+    logits = torch.randn(60, 3, dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([0] * 10 + [1] * 20 + [2] * 30)
+    if name in RISK_OBJECTIVES:
+        parameters = parameters | {"test_prior": [1 / 6, 2 / 6, 3 / 6]}
+    value = get(name, torch.eye(3), **parameters)(logits, y)
+    expected = F.cross_entropy(logits, y)
+    torch.testing.assert_close(value, expected, rtol=1e-12, atol=0)
+    torch.testing.assert_close(
+        torch.autograd.grad(value, logits)[0], torch.autograd.grad(expected, logits)[0]
+    )
+
+
+# ------------------------------------------------------------------------------ use as a module
+
+
+def test_objectives_are_modules_with_buffers_and_no_parameters():
+    objective = get("u-prr", THETA, test_prior=[0.5, 0.5], alpha=0.3)
+    assert list(objective.parameters()) == []
+    assert set(objective.state_dict()) == {"theta", "risk_weights", "alpha", "ascent_scale"}
+    assert copy.deepcopy(objective).alpha == 0.3
+    assert unbag.objectives.PartialRiskRegularized is OBJECTIVES["u-prr"]
+
+
+def test_priors_and_test_prior_may_be_matched_by_name():
+    named = {"north": {"yes": 0.8, "no": 0.2}, "south": {"yes": 0.3, "no": 0.7}}
+    logits, bag_index = torch.randn(6, 2), torch.arange(6) % 2
+    by_name = get("unbiased", named, test_prior={"no": 0.9, "yes": 0.1})
+    by_place = get("unbiased", THETA, test_prior=[0.1, 0.9])
+    assert torch.equal(by_name(logits, bag_index), by_place(logits, bag_index))
+
+
+# ---------------------------------------------------------------------------------------- losses
+
+
+def test_losses_of_every_class():
+    logits = torch.randn(8, 4, dtype=torch.float64)
+    torch.testing.assert_close(
+        cross_entropy(logits),
+        torch.stack([naive.cross_entropy(logits, k) for k in range(4)], 1),
+    )
+    torch.testing.assert_close(
+        generalized_cross_entropy(logits),
+        torch.stack([naive.generalized_cross_entropy(logits, k) for k in range(4)], 1),
+    )
+    eta = logits.softmax(1)
+    torch.testing.assert_close(GeneralizedCrossEntropy(q=1.0)(logits), 1 - eta)
+    torch.testing.assert_close(
+        GeneralizedCrossEntropy(q=1e-7)(logits), cross_entropy(logits), rtol=1e-5, atol=0
+    )
+
+
+def test_generalized_cross_entropy_is_bounded_and_its_gradient_finite():
+    logits = torch.tensor([[500.0, -500.0, 0.0]], requires_grad=True)
+    losses = generalized_cross_entropy(logits)
+    assert losses.min() >= 0
+    assert losses.max() <= 1 / 0.7
+    losses.sum().backward()
+    assert torch.isfinite(logits.grad).all()
+
+
+def test_losses_by_name():
+    assert get_loss("cross-entropy") is cross_entropy
+    assert repr(get_loss("generalized-cross-entropy")) == "GeneralizedCrossEntropy(q=0.7)"
+    assert get_loss(F.softplus) is F.softplus
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: get_loss("hinge"), r"loss must be one of 'cross-entropy', .*got 'hinge'"),
+        (lambda: get_loss(3), r"loss must be a name or a function .*got 3"),
+        (lambda: GeneralizedCrossEntropy(q=0), r"q must be a number in \(0, 1\], got 0"),
+        (lambda: get("u-pr", THETA), r"name must be one of 'biased', .*'u-prr', got 'u-pr'"),
+        (lambda: get(None, THETA), r"name must be one of .*got None"),
+        (
+            lambda: get("u-flood", THETA, test_prior=[0.5, 0.5], alpha=0.5),
+            r"u-flood takes the parameters 'test_prior', 'flood_level', 'loss': .*'alpha'",
+        ),
+        (lambda: get("prop", THETA, test_prior=[0.5, 0.5]), r"prop takes .*'test_prior'"),
+        *(
+            (lambda name=name: get(name, THETA), rf"{name} takes .*missing.* 'test_prior'")
+            for name in RISK_OBJECTIVES
+        ),
+        *(
+            (
+                lambda key=key, bad=bad: get("u-prr", THETA, test_prior=[0.5, 0.5], **{key: bad}),
+                rf"{key} must be a number .*got {bad!r}",
+            )
+            for key, bad in [
+                ("alpha", -0.1),
+                ("alpha", 1.1),
+                ("alpha", math.nan),
+                ("alpha", "high"),
+                ("ascent_scale", -1.0),
+                ("ascent_scale", math.inf),
+            ]
+        ),
+        (
+            lambda: get("u-flood", THETA, test_prior=[0.5, 0.5], flood_level=-1),
+            r"flood_level must be a number of at least 0, got -1",
+        ),
+        (lambda: get("prop-cr", THETA, radius=0), r"radius must be a number above 0, got 0"),
+        (lambda: get("biased", THETA, bag_shares=[1.0]), r"bag_shares must be of length 2"),
+        (
+            lambda: get("unbiased", THETA, test_prior=[0.5, 0.6]),
+            r"test_prior must be shares that sum to 1",
+        ),
+        (lambda: get("unbiased", THETA, test_prior=[1.0]), r"test_prior must be 2 shares"),
+        (lambda: get("unbiased", [0.5, 0.5], test_prior=[1.0]), r"priors must be a 2-dim"),
+    ],
+)
+def test_bad_parameters(make, message):
+    with pytest.raises(InvalidInputError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("name", RISK_OBJECTIVES)
+def test_priors_that_cannot_tell_classes_apart_are_refused_by_name(name):
+    table = {"p": [0.5, 0.25, 0.25], "q": [0.1, 0.45, 0.45], "r": [0.2, 0.4, 0.4]}
+    priors = {bag: dict(zip("abc", row, strict=True)) for bag, row in table.items()}
+    with pytest.raises(RankError, match=r"classes 'b', 'c' cannot be told apart"):
+        get(name, priors, test_prior=[0.4, 0.3, 0.3])
+    for other in set(OBJECTIVES) - set(RISK_OBJECTIVES):
+        get(other, priors)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"logits": torch.zeros(4, 3)}, r"logits must be of shape \(n, 2\), got shape \(4, 3\)"),
+        ({"logits": torch.zeros(2)}, r"logits must be of shape \(n, 2\)"),
+        ({"logits": torch.zeros(4, 2).long()}, r"logits must be of a floating point type"),
+        ({"logits": [[0.0, 1.0]]}, r"logits must be a torch.Tensor, got list"),
+        ({"bag_index": torch.zeros(3).long()}, r"bag_index must be of shape \(4,\), .*\(3,\)"),
+        ({"bag_index": torch.zeros(4)}, r"bag_index must be of an integer type, .*float32"),
+        ({"bag_index": torch.zeros(4).bool()}, r"bag_index must be of an integer type, .*bool"),
+        ({"bag_index": torch.zeros(4).long().numpy()}, r"bag_index must be a torch.Tensor"),
+        ({"bag_index": torch.tensor([0, 1, 2, 0])}, r"bag_index must be in 0..1, got 0..2"),
+        ({"bag_index": torch.tensor([0, -1, 1, 0])}, r"bag_index must be in 0..1, got -1..1"),
+        ({"weight": torch.ones(3)}, r"weight must be of shape \(4,\), got shape \(3,\)"),
+        ({"inclusion": torch.ones(3)}, r"inclusion must be of shape \(..., 2\).* \(3,\)"),
+        ({"loss": lambda logits: logits.sum(-1)}, r"loss must be .*got one that returns \(4,\)"),
+    ],
+)
+def test_bad_batches(arguments, message):
+    batch = {"logits": torch.zeros(4, 2), "bag_index": torch.tensor([0, 1, 1, 0])} | arguments
+    loss = batch.pop("loss", "cross-entropy")
+    objective = get("unbiased", THETA, test_prior=[0.5, 0.5], loss=loss)
+    with pytest.raises(InvalidInputError, match=message):
+        objective(**batch)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"inputs": torch.zeros(2, 3)}, "model must be given, since prop-cr perturbs the inputs"),
+        ({"model": torch.nn.Linear(3, 2)}, "inputs must be given"),
+        (
+            {"model": torch.nn.Linear(3, 2), "inputs": torch.zeros(2, 3), "progress": 1.5},
+            r"progress must be a number in \[0, 1\], got 1.5",
+        ),
+    ],
+)
+def test_consistency_needs_the_model_and_its_inputs(given, message):
+    with pytest.raises(InvalidInputError, match=message):
+        get("prop-cr", THETA)(torch.zeros(2, 2), torch.tensor([0, 1]), **given)

@@ -1,0 +1,439 @@
+"""The training loop: replicas of a stack against one another and against plain torch."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import unbag
+from unbag import objectives
+from unbag.models import MLP
+from unbag.training import Replica, TestSet, train
+from unbag.training.batches import BATCHINGS
+from unbag.training.randomness import seed_keys
+
+K, D = 3, 4
+ALL_BUT_CONSISTENCY = ["biased", "prop", "unbiased", "u-correct", "u-flood", "u-prr"]
+
+
+def make_data(n=120, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % K
+    return rng.normal(size=(n, D)) + 2 * np.eye(K, D)[y], y
+
+
+def mlp(seed, **options):
+    torch.manual_seed(seed)
+    return MLP(D, K, **{"width": 6, **options}).double()
+
+
+def make_replica(method, theta=None, data=None, **settings):
+    X, y = make_data() if data is None else data
+    theta = unbag.priors.asymmetric(K, 0) if theta is None else theta
+    seed = settings.pop("seed", 0)
+    bags = unbag.make_bags(X, y, theta, random_state=seed, sizes=settings.pop("sizes", None))
+    needs = {"test_prior": bags.pooled_prior} if method.startswith("u") else {}
+    defaults = {
+        "bags": bags,
+        "objective": objectives.get(method, bags.priors, **needs),
+        "module": mlp(seed),
+        "seed": seed,
+        "epochs": 20,
+        "batch_size": 30,
+        "learning_rate": 1e-2,
+        "weight_decay": 1e-3,
+        "risk_weights": unbag.priors.risk_weights(bags.priors, bags.pooled_prior),
+    }
+    return Replica(**{**defaults, **settings})
+
+
+def run(replicas, **options):
+    return train(replicas, device="cpu", precision="float64", **options)
+
+
+def assert_same(one, other, atol=1e-9):
+    assert one.n_epochs == other.n_epochs
+    assert one.stop_reason == other.stop_reason
+    assert one.diverged == other.diverged
+    assert one.history.keys() == other.history.keys()
+    for name, values in one.history.items():
+        np.testing.assert_allclose(values, other.history[name], rtol=0, atol=atol, err_msg=name)
+    own, others = one.module.state_dict(), other.module.state_dict()
+    assert own.keys() == others.keys()
+    for name, value in own.items():
+        torch.testing.assert_close(value, others[name], rtol=0, atol=atol)
+
+
+def mixed_replicas(batching="stratified"):
+    data = make_data()
+    square, tall = unbag.priors.asymmetric(K, 0), unbag.priors.non_square(K, 1)
+    made = []
+    for i, method in enumerate([*ALL_BUT_CONSISTENCY, *ALL_BUT_CONSISTENCY]):
+        theta = square if i % 2 else tall
+        made.append(
+            make_replica(
+                method,
+                theta,
+                data if i % 3 else make_data(seed=i),
+                seed=i,
+                learning_rate=10.0 ** -(1 + i % 3),
+                weight_decay=[0, 1e-2][i % 2],
+                module=mlp(i, dropout=[0.0, 0.3, 0.5][i % 3]),
+                batching=batching,
+            )
+        )
+    made[2] = make_replica("u-stop", tall, data, seed=50, stop_when_negative=True)
+    return made
+
+
+@pytest.mark.parametrize("batching", list(BATCHINGS))
+def test_a_replica_of_a_mixed_stack_equals_itself_alone(batching):
+    replicas = mixed_replicas(batching)
+    stacked = run(replicas)
+    for replica, outcome in zip(replicas, stacked, strict=True):
+        assert_same(outcome, run([replica])[0])
+    order = np.random.default_rng(0).permutation(len(replicas))
+    for i, outcome in zip(order, run([replicas[i] for i in order]), strict=True):
+        assert_same(outcome, stacked[i])
+
+
+def test_rows_and_bag_sizes_may_differ_within_a_stack():
+    tall = unbag.priors.non_square(K, 1)
+    replicas = [
+        make_replica("u-prr", sizes=[10, 20, 70], seed=1),
+        make_replica("u-prr", tall, sizes=[2, 3, 10, 20, 30, 49], seed=2),
+        make_replica("biased", tall, sizes=[1, 1, 1, 1, 1, 114], seed=3),
+    ]
+    for replica, outcome in zip(replicas, run(replicas), strict=True):
+        assert_same(outcome, run([replica])[0])
+
+
+def test_more_bags_than_batch_rows_in_a_stack():
+    theta = np.repeat(unbag.priors.asymmetric(K, 0), 10, axis=0)  # 30 bags, batches of 8
+    replicas = [
+        make_replica(method, theta, sizes=list(range(1, 31)), data=make_data(600), seed=s)
+        for s, method in enumerate(["u-prr", "prop", "biased"])
+    ]
+    replicas = [Replica(**{**vars(r), "batch_size": 8, "epochs": 5}) for r in replicas]
+    for replica, outcome in zip(replicas, run(replicas), strict=True):
+        assert_same(outcome, run([replica])[0])
+
+
+def test_consistency_in_its_own_stack_equals_itself_alone():
+    theta = [unbag.priors.asymmetric(K, 0), unbag.priors.non_square(K, 1)]
+    replicas = [
+        make_replica("prop-cr", theta[s % 2], seed=s, module=mlp(s, dropout=0.2 * s))
+        for s in range(3)
+    ]
+    weak = objectives.get("prop-cr", replicas[2].bags.priors, consistency=3.0, radius=0.1)
+    replicas[2] = Replica(**{**vars(replicas[2]), "objective": weak})
+    stacked = run([replicas[0], make_replica("prop"), *replicas[1:]])
+    for replica, outcome in zip(replicas, [stacked[0], *stacked[2:]], strict=True):
+        assert_same(outcome, run([replica])[0])
+
+
+def test_consistency_changes_the_result_by_its_weight():
+    replica = make_replica("prop-cr")
+    none = objectives.get("prop-cr", replica.bags.priors, consistency=0.0)
+    plain = run([make_replica("prop")])[0]
+    assert_same(run([Replica(**{**vars(replica), "objective": none})])[0], plain)
+    assert not np.allclose(run([replica])[0].history["objective"], plain.history["objective"])
+
+
+def plain_training(replica):
+    """The same training in plain torch, one module and torch's own Adam."""
+    bags = replica.bags
+    x = torch.as_tensor(np.asarray(bags.X))
+    bag_index = torch.as_tensor(bags.bag_index)
+    batches = BATCHINGS[replica.batching](
+        bag_index[None],
+        replica.objective.n_bags,
+        replica.rows_per_batch,
+        seed_keys([replica.seed], torch.device("cpu")),
+    )
+    inclusion = None if batches.inclusion is None else batches.inclusion[0]
+    module = mlp(replica.seed).train()
+    adam = torch.optim.Adam(
+        module.parameters(), lr=replica.learning_rate, weight_decay=replica.weight_decay
+    )
+    objective, risk = [], []
+    for epoch in range(replica.epochs):
+        values, risks = [], []
+        for rows in torch.cat(list(batches.epoch(epoch)), dim=1)[0]:
+            logits = module(x[rows])
+            weight = replica.sample_weight
+            weight = None if weight is None else torch.as_tensor(weight)[rows]
+            statistics = replica.objective.statistics(logits, bag_index[rows], weight, inclusion)
+            value = replica.objective.reduce(statistics)
+            adam.zero_grad()
+            value.backward()
+            adam.step()
+            values.append(value.item())
+            terms = torch.as_tensor(replica.risk_weights) * statistics.risks
+            risks.append((terms * statistics.presence[:, None]).sum().item())
+        objective.append(np.mean(values))
+        risk.append(np.mean(risks))
+    return module.eval(), np.array(objective), np.array(risk)
+
+
+@pytest.mark.parametrize("method", ALL_BUT_CONSISTENCY)
+@pytest.mark.parametrize("batching", list(BATCHINGS))
+def test_training_equals_a_plain_torch_loop(method, batching):
+    replica = make_replica(method, batching=batching, epochs=10, seed=3)
+    check_against_plain(replica)
+
+
+def test_training_equals_a_plain_torch_loop_with_weights_and_rare_bags():
+    theta = np.repeat(unbag.priors.asymmetric(K, 0), 4, axis=0)  # 12 bags, batches of 5
+    weight = np.random.default_rng(0).uniform(0.5, 2, 120)
+    check_against_plain(
+        make_replica("u-prr", theta, batch_size=5, epochs=4, sample_weight=weight)
+    )
+
+
+def check_against_plain(replica):
+    outcome = run([replica])[0]
+    module, objective, risk = plain_training(replica)
+    np.testing.assert_allclose(outcome.history["objective"], objective, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(outcome.history["empirical_risk"], risk, rtol=0, atol=1e-9)
+    state = outcome.module.state_dict()
+    for name, value in module.state_dict().items():
+        if value.is_floating_point():  # weights and running statistics
+            torch.testing.assert_close(state[name], value, rtol=0, atol=1e-9)
+
+
+def test_history_of_partial_risks_averages_over_batches_that_hold_the_bag():
+    replica = make_replica("unbiased", epochs=2, batch_size=120, learning_rate=1e-12)
+    outcome = run([replica])[0]
+    module = mlp(0).train()
+    logits = module(torch.as_tensor(np.asarray(replica.bags.X)))
+    losses = -torch.log_softmax(logits, -1).detach().numpy()
+    expected = [losses[replica.bags.bag_index == m].mean(0) for m in range(K)]
+    assert outcome.history["partial_risks"].shape == (2, K, K)
+    np.testing.assert_allclose(outcome.history["partial_risks"][0], expected, atol=1e-9)
+
+
+def test_negative_share_counts_batches():
+    outcome = run([make_replica("unbiased", epochs=30, learning_rate=3e-2)])[0]
+    share, risk = outcome.history["negative_share"], outcome.history["empirical_risk"]
+    assert share[0] == 0
+    assert share[-1] == 1
+    assert risk[-1] < 0
+    assert set(np.unique(share * 4).round(9)) <= {0, 1, 2, 3, 4}  # 120 rows in batches of 30
+
+
+def test_without_risk_weights_the_risk_is_not_a_number():
+    outcome = run([make_replica("prop", risk_weights=None, epochs=2)])[0]
+    assert np.isnan(outcome.history["empirical_risk"]).all()
+    assert np.isnan(outcome.history["negative_share"]).all()
+    assert np.isfinite(outcome.history["objective"]).all()
+
+
+@pytest.mark.parametrize("cause", ["rate", "rows"])
+def test_a_diverged_replica_leaves_the_others_unchanged(cause):
+    good = [make_replica("u-prr", seed=s) for s in (1, 2)]
+    if cause == "rate":
+        bad = make_replica("unbiased", seed=3, learning_rate=1e300)
+    else:
+        X, y = make_data()
+        bad = make_replica("unbiased", data=(X * 1e200, y), seed=3)
+    stacked = run([good[0], bad, good[1]])
+    for replica, outcome in zip(good, [stacked[0], stacked[2]], strict=True):
+        assert_same(outcome, run([replica])[0])
+    outcome = stacked[1]
+    assert outcome.diverged
+    assert outcome.stop_reason == f"the objective was not finite in epoch {outcome.n_epochs}"
+    assert len(outcome.history["objective"]) == outcome.n_epochs < 20
+    for value in outcome.module.state_dict().values():
+        assert torch.isfinite(value).all()
+    with pytest.raises(unbag.exceptions.TrainingDivergedError, match=outcome.stop_reason):
+        outcome.raise_if_diverged()
+
+
+def test_training_ends_when_every_replica_has_ended():
+    bad = [make_replica("unbiased", seed=s, learning_rate=1e300, epochs=10**6) for s in (1, 2)]
+    assert all(outcome.diverged for outcome in run(bad))
+
+
+def test_a_risk_without_bound_is_named_as_the_cause():
+    outcome = run([make_replica("unbiased", epochs=1)])[0]
+    outcome.raise_if_diverged()
+    risk = np.array([1.0, -1e30])
+    failed = type(outcome)(outcome.module, {"empirical_risk": risk}, 2, "it failed", True)
+    with pytest.raises(unbag.exceptions.TrainingDivergedError, match="minus infinity.*u-prr"):
+        failed.raise_if_diverged()
+
+
+def test_stopping_when_the_risk_is_negative():
+    settings = {"learning_rate": 3e-2, "epochs": 30, "seed": 4}
+    stopping = make_replica("u-stop", stop_when_negative=True, **settings)
+    free = make_replica("unbiased", **settings)
+    stopped, other = run([stopping, free])
+    risk = other.history["empirical_risk"]
+    last = int(np.flatnonzero(risk < 0)[0]) + 1
+    assert 1 < last < 30
+    assert stopped.n_epochs == last
+    assert stopped.stop_reason == f"the mean empirical risk was negative in epoch {last}"
+    assert not stopped.diverged
+    assert (stopped.history["empirical_risk"][:-1] >= 0).all()
+    assert other.n_epochs == 30
+    assert other.stop_reason == "all 30 epochs were run"
+    for name, values in stopped.history.items():
+        np.testing.assert_allclose(values, other.history[name][:last], atol=1e-12, err_msg=name)
+    # The weights are those at the end of that epoch, though the neighbour went on.
+    shorter = run([Replica(**{**vars(free), "epochs": last})])[0]
+    for name, value in shorter.module.state_dict().items():
+        torch.testing.assert_close(stopped.module.state_dict()[name], value, rtol=0, atol=1e-12)
+
+
+class WithDropout(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(D, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.4)
+        self.last = nn.Linear(8, K)
+
+    def forward(self, x):
+        return self.last(self.drop(self.norm(torch.relu(self.first(x)))))
+
+
+def test_a_module_of_the_users_alone_equals_in_a_stack():
+    replicas = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        replicas.append(make_replica("u-prr", seed=seed, module=WithDropout().double(), epochs=5))
+    before = torch.random.get_rng_state()
+    stacked = run(replicas)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    for replica, outcome in zip(replicas, stacked, strict=True):
+        assert isinstance(outcome.module, WithDropout)
+        assert_same(outcome, run([replica])[0])
+        assert outcome.history["objective"][-1] < outcome.history["objective"][0]
+        for own, first in zip(
+            outcome.module.parameters(), replica.module.parameters(), strict=True
+        ):
+            assert not torch.equal(own, first)
+
+
+def sequential(activation, dropout):
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(D, 8), activation, nn.Dropout(dropout), nn.Linear(8, K)
+    ).double()
+
+
+def test_modules_of_equal_shapes_keep_their_own_layers():
+    modules = [sequential(nn.ReLU(), 0.0), sequential(nn.Tanh(), 0.0), sequential(nn.Tanh(), 0.5)]
+    replicas = [make_replica("u-prr", module=module, epochs=3) for module in modules]
+    for replica, outcome in zip(replicas, run(replicas), strict=True):
+        assert_same(outcome, run([replica])[0])
+
+
+class Linear(MLP):
+    def forward(self, x):
+        return self.linears[-1](self.linears[0](x))
+
+
+def test_a_subclass_of_our_module_keeps_its_own_forward_pass():
+    torch.manual_seed(0)
+    own = Linear(D, K, depth=2, width=6).double()
+    replicas = [
+        make_replica("u-prr", module=mlp(0, depth=2), epochs=3),
+        make_replica("u-prr", module=own.requires_grad_(), epochs=3),
+    ]
+    objective = [outcome.history["objective"] for outcome in (*run(replicas[:1]),)]
+    np.testing.assert_allclose(run(replicas[:1])[0].history["objective"], objective[0])
+
+
+def images(n=24, channels=3):
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % K
+    shape = (n, channels, 8, 8)
+    return rng.integers(0, 60, shape, dtype=np.uint8) + (90 * y[:, None, None, None]).astype(
+        np.uint8
+    ), y
+
+
+def image_replica(X, y, module, **settings):
+    bags = unbag.make_bags(X, y, unbag.priors.symmetric(K, 0.7), random_state=0)
+    objective = objectives.get("u-prr", bags.priors, test_prior=bags.pooled_prior)
+    return Replica(bags, objective, module, **{
+        "seed": 0, "epochs": 1, "batch_size": 12, "learning_rate": 1e-2, **settings
+    })
+
+
+def test_resnet_trains_on_images_of_bytes():
+    torch.manual_seed(0)
+    module = unbag.models.ResNet20(3, K)
+    outcome = train([image_replica(*images(), module, epochs=2)], device="cpu")[0]
+    assert np.isfinite(outcome.history["objective"]).all()
+    assert not torch.equal(outcome.module.conv.weight, module.conv.weight)
+    assert not outcome.module.training
+
+
+def test_bytes_are_scaled_to_the_unit_interval():
+    X, y = images()
+    torch.manual_seed(0)
+    module = MLP(3 * 64, K, width=5).double()
+    bytes_, floats = (
+        run([image_replica(rows, y, module, epochs=3, test=TestSet(rows, y))])[0]
+        for rows in (X, X / 255)
+    )
+    assert_same(bytes_, floats, atol=1e-12)
+
+
+def test_tensors_train_like_arrays():
+    X, y = make_data()
+    array, tensor = (make_replica("u-prr", data=(rows, y)) for rows in (X, torch.tensor(X)))
+    assert_same(*run([array, tensor]), atol=0)
+
+
+def test_test_errors():
+    X, y = make_data(60, seed=9)
+    replica = make_replica("u-prr", epochs=5, test=TestSet(X, y))
+    outcome = run([replica])[0]
+    with torch.no_grad():
+        predicted = outcome.module(torch.tensor(X)).argmax(1).numpy()
+    assert outcome.history["test_error"][-1] == pytest.approx((predicted != y).mean())
+    every = run([replica], test_every=2)[0].history["test_error"]
+    assert np.isnan(every).tolist() == [True, False, True, False, False]
+    np.testing.assert_allclose(every[1::2], outcome.history["test_error"][1::2])
+    untested = run([make_replica("u-prr", epochs=5)])[0]
+    assert "test_error" not in untested.history
+    np.testing.assert_array_equal(untested.history["objective"], outcome.history["objective"])
+
+
+def test_the_test_error_is_taken_under_the_shifted_logits():
+    X, y = make_data(60, seed=9)
+    shift = np.array([0.0, 50.0, 0.0])  # everything becomes class 1
+    outcome = run([make_replica("u-prr", epochs=1, test=TestSet(X, y), logit_shift=shift)])[0]
+    assert outcome.history["test_error"][0] == pytest.approx((y != 1).mean())
+
+
+@pytest.mark.parametrize("batching", list(BATCHINGS))
+def test_bags_of_one_row_and_batches_larger_than_the_data(batching):
+    theta = np.eye(K)[[0, 1, 2, 0, 1, 2, 0]] * 0.7 + 0.1
+    replica = make_replica("u-prr", theta, sizes=1, batching=batching, batch_size=1000, epochs=3)
+    assert replica.rows_per_batch == 7
+    outcome = run([replica])[0]
+    assert np.isfinite(outcome.history["objective"]).all()
+    assert outcome.history["partial_risks"].shape == (3, 7, K)
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 119, 120])
+def test_any_batch_size(batch_size):
+    replica = make_replica("u-prr", batch_size=batch_size, epochs=2)
+    assert np.isfinite(run([replica])[0].history["objective"]).all()
+
+
+def test_settings_are_checked():
+    for name, value in [
+        ("epochs", 0),
+        ("batch_size", 0),
+        ("learning_rate", 0.0),
+        ("weight_decay", -1.0),
+        ("batching", "other"),
+    ]:
+        with pytest.raises(unbag.exceptions.InvalidInputError, match=name):
+            make_replica("u-prr", **{name: value})

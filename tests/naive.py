@@ -4,7 +4,7 @@ Slow on purpose and independent of ``unbag.statistics``: the reference that the 
 objectives are tested and timed against.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,15 +29,16 @@ class Batch:
     weight: Tensor | None = None  # (n,)
     inclusion: Tensor | None = None  # (M,)
 
-    def present(self) -> Iterator[tuple[int, Tensor, Tensor, float]]:
-        """Every bag with rows: m, its logits, their weights, the chance to be present."""
-        for m in range(len(self.theta)):
-            rows = self.bag_index == m
-            if rows.any():
-                logits = self.logits[rows]
-                weight = torch.ones_like(logits[:, 0]) if self.weight is None else self.weight[rows]
-                chance = 1.0 if self.inclusion is None else float(self.inclusion[m])
-                yield m, logits, weight, chance
+    def present(self) -> list[int]:
+        """Bags with rows in the batch; the others contribute nothing."""
+        return [m for m in range(len(self.theta)) if (self.bag_index == m).any()]
+
+    def classes(self) -> range:
+        return range(self.theta.shape[1])
+
+    def chance(self, m: int) -> float:
+        """How likely bag m is to be present."""
+        return 1.0 if self.inclusion is None else float(self.inclusion[m])
 
 
 def cross_entropy(logits: Tensor, k: int) -> Tensor:
@@ -52,8 +53,22 @@ def zero_one(logits: Tensor, k: int) -> Tensor:
     return (logits.argmax(1) != k).to(logits.dtype)
 
 
-def mean(values: Tensor, weight: Tensor) -> Tensor:
-    return (values * weight).sum() / weight.sum()
+def probability(logits: Tensor, k: int) -> Tensor:
+    return torch.softmax(logits, 1)[:, k]
+
+
+def bag_mean(batch: Batch, m: int, k: int, function: LossOfOneClass) -> Tensor:
+    """Mean over the rows of bag m: R_mk of a loss, E_mk of zero-one, Q_mk of probability."""
+    rows = batch.bag_index == m
+    values = function(batch.logits[rows], k)
+    if batch.weight is None:
+        return values.mean()
+    return (batch.weight[rows] * values).sum() / batch.weight[rows].sum()
+
+
+def bag_size(batch: Batch, m: int) -> float:
+    rows = batch.bag_index == m
+    return float(rows.sum() if batch.weight is None else batch.weight[rows].sum())
 
 
 def risk_weights(batch: Batch) -> Tensor:
@@ -64,39 +79,39 @@ def risk_weights(batch: Batch) -> Tensor:
 
 
 def biased(batch: Batch, loss: LossOfOneClass = cross_entropy) -> Tensor:
-    total, rows = torch.zeros(()), 0.0
-    for m, logits, weight, _ in batch.present():
-        largest = int(batch.theta[m].argmax())
-        total = total + weight.sum() * mean(loss(logits, largest), weight)
-        rows += float(weight.sum())
-    return total / rows
-
-
-def prop(batch: Batch, loss: LossOfOneClass = cross_entropy) -> Tensor:  # noqa: ARG001
     total = torch.zeros(())
-    for m, logits, weight, chance in batch.present():
-        for k in range(logits.shape[1]):
-            share = mean(torch.softmax(logits, 1)[:, k], weight)
-            total = total - batch.theta[m, k] * torch.log(share) / chance
+    n = sum(bag_size(batch, m) for m in batch.present())
+    for m in batch.present():
+        largest = int(batch.theta[m].argmax())
+        total = total + bag_size(batch, m) / n * bag_mean(batch, m, largest, loss)
+    return total
+
+
+def prop(batch: Batch) -> Tensor:
+    total = torch.zeros(())
+    for m in batch.present():
+        for k in batch.classes():
+            share = bag_mean(batch, m, k, probability)
+            total = total - batch.theta[m, k] * torch.log(share) / batch.chance(m)
     return total
 
 
 def unbiased(batch: Batch, loss: LossOfOneClass = cross_entropy) -> Tensor:
     weights, total = risk_weights(batch), torch.zeros(())
-    for m, logits, weight, chance in batch.present():
-        for k in range(logits.shape[1]):
-            total = total + weights[m, k] * mean(loss(logits, k), weight) / chance
+    for m in batch.present():
+        for k in batch.classes():
+            total = total + weights[m, k] * bag_mean(batch, m, k, loss) / batch.chance(m)
     return total
 
 
 def u_correct(batch: Batch, loss: LossOfOneClass = cross_entropy) -> Tensor:
-    weights = risk_weights(batch)
-    of_class = [torch.zeros(())] * batch.theta.shape[1]
-    for m, logits, weight, chance in batch.present():
-        for k in range(logits.shape[1]):
-            term = weights[m, k] * mean(loss(logits, k), weight) / chance
-            of_class[k] = of_class[k] + term
-    return sum((term.abs() for term in of_class), torch.zeros(()))
+    weights, total = risk_weights(batch), torch.zeros(())
+    for k in batch.classes():
+        of_class = torch.zeros(())
+        for m in batch.present():
+            of_class = of_class + weights[m, k] * bag_mean(batch, m, k, loss) / batch.chance(m)
+        total = total + of_class.abs()
+    return total
 
 
 def u_flood(
@@ -113,15 +128,16 @@ def u_prr(
     ascent_scale: float = 5.0,
 ) -> Tensor:
     weights, risk, regulariser = risk_weights(batch), torch.zeros(()), torch.zeros(())
-    for m, logits, weight, chance in batch.present():
-        for k in range(logits.shape[1]):
+    for m in batch.present():
+        for k in batch.classes():
             level = 1 - batch.theta[m, k]
-            partial = mean(loss(logits, k), weight)
+            partial_risk = bag_mean(batch, m, k, loss)
             # 1e-6: a share that equals its level has reached it, whatever the rounding.
-            reached = float(mean(zero_one(logits, k), weight)) >= float(level) - 1e-6
+            reached = bag_mean(batch, m, k, zero_one) >= level - 1e-6
             sign = 1.0 if reached else -ascent_scale
-            risk = risk + weights[m, k] * partial / chance
-            regulariser = regulariser + weights[m, k].abs() * sign * (partial - level) / chance
+            term = weights[m, k].abs() * sign * (partial_risk - level)
+            risk = risk + weights[m, k] * partial_risk / batch.chance(m)
+            regulariser = regulariser + term / batch.chance(m)
     return alpha * risk + (1 - alpha) * regulariser
 
 

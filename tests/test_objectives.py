@@ -1,12 +1,13 @@
 import copy
 import math
 
-import naive
 import pytest
 import torch
 import torch.nn.functional as F
 
+import naive
 import unbag
+from closed_form import DiscreteProblem, epoch_means, standard_errors_off
 from unbag.exceptions import InvalidInputError, RankError
 from unbag.objectives import (
     OBJECTIVES,
@@ -17,6 +18,7 @@ from unbag.objectives import (
     get,
     get_loss,
 )
+from unbag.training.batches import ShuffledBatches, StratifiedBatches
 
 THETA = [[0.8, 0.2], [0.3, 0.7]]
 TOLERANCE = 1e-9
@@ -86,7 +88,7 @@ def test_chances_below_one_divide_the_part_of_a_bag(name):
     assert_same(evaluate(build(name, batch), batch), naive.NAIVE[name](batch), batch)
 
 
-@pytest.mark.parametrize("name", RISK_OBJECTIVES + ["biased"])
+@pytest.mark.parametrize("name", [*RISK_OBJECTIVES, "biased"])
 @pytest.mark.parametrize(
     ("loss", "of_one_class"),
     [
@@ -109,15 +111,15 @@ def test_any_loss_of_every_class_may_be_given(name, loss, of_one_class):
 
 
 def test_biased_with_the_bags_shares_among_all_rows():
-    batch = naive.random_batch(3, 3)
-    shares = [0.6, 0.3, 0.1]
-    value = get("biased", batch.theta, bag_shares=shares)(batch.logits, batch.bag_index)
-    major = batch.theta.argmax(1)
-    risks = [
-        share * naive.cross_entropy(batch.logits[batch.bag_index == m], int(major[m])).mean()
-        for m, share in enumerate(shares)
+    batch = naive.random_batch(7, 3, absent=True)
+    batch.inclusion = torch.linspace(0.3, 1, 7, dtype=torch.float64)
+    shares = torch.arange(1, 8) / 28
+    major = batch.theta.argmax(1).tolist()
+    terms = [
+        shares[m] * naive.bag_mean(batch, m, major[m], naive.cross_entropy) / batch.chance(m)
+        for m in batch.present()
     ]
-    assert_same(value, sum(risks), batch)
+    assert_same(evaluate(build("biased", batch, bag_shares=shares), batch), sum(terms), batch)
 
 
 @pytest.mark.parametrize("progress", [0.0, 0.1, 0.4, 1.0])
@@ -296,6 +298,40 @@ def test_pure_bags_in_proportion_give_cross_entropy(name, parameters):
     )
 
 
+# -------------------------------------------------- unbiased (more of it in slow/test_unbiasedness)
+
+
+def test_the_rewritten_risk_of_whole_distributions_is_the_risk():
+    """With P(x | bag m) as the weights of rows there is nothing random left."""
+    problem = DiscreteProblem()
+    theta = torch.tensor(naive.priors_of_shape(7, 3, seed=0))
+    weight = problem.x_given_bag(theta).flatten()
+    logits = problem.logits.repeat(7, 1)
+    objective = get("unbiased", theta, test_prior=problem.test_prior)
+    value = objective(logits, torch.arange(7).repeat_interleave(4), weight)
+    assert abs(float(value) - problem.risk()) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batch_size"), [([9500, 450, 50], 32), ([20 + 9 * (m % 7) for m in range(40)], 16)]
+)
+def test_stratified_batches_are_unbiased_and_shuffled_ones_are_not(sizes, batch_size):
+    """Why stratified batches are the default; with 40 bags and 16 rows most bags are absent."""
+    problem = DiscreteProblem()
+    theta = naive.priors_of_shape(len(sizes), 3, seed=0)
+    objective = get("unbiased", theta, test_prior=problem.test_prior)
+    x, bag_index = problem.draw(objective.theta, sizes, seed=0)
+    logits = problem.logits[x]
+    of_all_rows = float(objective(logits, bag_index))
+
+    def off(batching):
+        means = epoch_means(objective, logits, bag_index, batching, batch_size, n_epochs=40)
+        return abs(standard_errors_off(means, of_all_rows))
+
+    assert off(StratifiedBatches) < 4
+    assert off(ShuffledBatches) > 20
+
+
 # ------------------------------------------------------------------------------ use as a module
 
 
@@ -318,16 +354,16 @@ def test_priors_and_test_prior_may_be_matched_by_name():
 # ---------------------------------------------------------------------------------------- losses
 
 
-def test_losses_of_every_class():
-    logits = torch.randn(8, 4, dtype=torch.float64)
-    torch.testing.assert_close(
-        cross_entropy(logits),
-        torch.stack([naive.cross_entropy(logits, k) for k in range(4)], 1),
-    )
-    torch.testing.assert_close(
-        generalized_cross_entropy(logits),
-        torch.stack([naive.generalized_cross_entropy(logits, k) for k in range(4)], 1),
-    )
+@pytest.mark.parametrize("n_classes", [4, 20])  # short rows take another way on the CPU
+def test_losses_of_every_class(n_classes):
+    logits = torch.randn(8, n_classes, dtype=torch.float64)
+    for loss in ("cross_entropy", "generalized_cross_entropy"):
+        of_class = [getattr(naive, loss)(logits, k) for k in range(n_classes)]
+        losses = getattr(unbag.objectives, loss)(logits)
+        torch.testing.assert_close(losses, torch.stack(of_class, 1))
+        stacked = getattr(unbag.objectives, loss)(logits.view(2, 4, n_classes))
+        assert torch.equal(stacked.flatten(0, 1), losses)
+        assert torch.equal(getattr(unbag.objectives, loss)(logits[0]), losses[0])
     eta = logits.softmax(1)
     torch.testing.assert_close(GeneralizedCrossEntropy(q=1.0)(logits), 1 - eta)
     torch.testing.assert_close(

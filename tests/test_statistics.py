@@ -16,9 +16,9 @@ class LargestTensor(TorchDispatchMode):
 
     numel = 0
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # noqa: ARG002
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        tensors = [t for t in (out if isinstance(out, tuple | list) else [out])]
+        tensors = out if isinstance(out, tuple | list) else [out]
         sizes = [t.numel() for t in tensors if isinstance(t, torch.Tensor)]
         self.numel = max([self.numel, *sizes])
         return out

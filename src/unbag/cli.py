@@ -1,0 +1,63 @@
+"""The command line; every command calls one public function."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from unbag.demo import plot_demo, run_demo
+from unbag.exceptions import UnbagError
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Train classifiers from unlabeled bags of rows and the share of each class in every bag.",
+    no_args_is_help=True,
+)
+
+
+@app.callback()
+def main() -> None:
+    """Keep commands as subcommands even while there is only one."""
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option(help="Where to save the plot.")] = Path("demo.png"),
+    seed: Annotated[int, typer.Option(help="Seed of bags, weights and batches.")] = 0,
+) -> None:
+    """Digits in ten bags, no labels: several methods side by side, and a plot.
+
+    Example: unbag demo --output demo.png
+    """
+    console = Console()
+    start = time.perf_counter()
+    try:
+        rows = run_demo(seed=seed, verbose=console.is_terminal)
+        plot_demo(rows, output)
+    except (UnbagError, OSError) as error:
+        Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False)
+        raise typer.Exit(1) from None
+    table = Table(title="Digits in ten bags of known class shares, no labels")
+    for heading in ("method", "what it does"):
+        table.add_column(heading)
+    for heading in ("true error, %", "label-free estimate, %", "best epoch, %", "epochs"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            row.method,
+            row.summary,
+            f"{100 * row.test_error:.1f}",
+            f"{100 * row.label_free_error:.1f}",
+            f"{100 * row.best_test_error:.1f}",
+            str(row.epochs),
+        )
+    console.print(table)
+    console.print(
+        "The label-free estimate uses held-out rows of the bags and the class shares alone; "
+        "the true error needs labels and is there to check it."
+    )
+    console.print(f"Plot saved to {output}; {time.perf_counter() - start:.0f} s.", highlight=False)

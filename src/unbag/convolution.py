@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 __all__ = ["Conv3x3"]
 
-_WIDE = 32  # channels wanted for outputs and gradients of inputs
-_WIDER = 64  # and for gradients of weights
+_WIDE = 64  # channels at which the matrix units are busy
+_ALIGN = 8  # they read channels in groups of 16 bytes
 
 
-def _packing(channels: int, width: int, wanted: int) -> int:
-    """How many pixels to join: a power of two that divides the width."""
+def _packing(channels: int, width: int) -> int:
+    """Return how many pixels to join: a power of two that divides the width."""
     factor = 1
-    while channels * factor < wanted and width % (2 * factor) == 0:
+    while channels * factor < _WIDE and width % (2 * factor) == 0:
         factor *= 2
     return factor
 
@@ -71,39 +71,29 @@ class _WideConvolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
-        factor = _packing(min(weight.shape[:2]), x.shape[3], _WIDE)
+        factor = _packing(weight.shape[0], x.shape[3])
         packed = torch.conv2d(_pack(x, factor), _spread(weight, factor), padding=1)
         return _unpack(packed, factor)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor]:
         x, weight = ctx.saved_tensors
-        (out,) = gradients
-        narrow, width = min(weight.shape[:2]), x.shape[3]
-
-        def backward(factor: int, wanted: list[bool]) -> tuple[Tensor, Tensor, Tensor]:
-            return cast(
-                tuple[Tensor, Tensor, Tensor],
-                torch.ops.aten.convolution_backward(
-                    _pack(out, factor),
-                    _pack(x, factor),
-                    _spread(weight, factor),
-                    None,
-                    [1, 1],
-                    [1, 1],
-                    [1, 1],
-                    False,
-                    [0, 0],
-                    1,
-                    wanted,
-                ),
-            )
-
-        factor = _packing(narrow, width, _WIDE)
-        grad_x = _unpack(backward(factor, [True, False, False])[0], factor)
-        factor = _packing(narrow, width, _WIDER)
-        grad_weight = _gather(backward(factor, [False, True, False])[1].float(), factor)
-        return grad_x, grad_weight.to(weight.dtype)
+        factor = _packing(weight.shape[0], x.shape[3])
+        grad_x, grad_weight, _ = torch.ops.aten.convolution_backward(
+            _pack(gradients[0], factor),
+            _pack(x, factor),
+            _spread(weight, factor),
+            None,
+            [1, 1],
+            [1, 1],
+            [1, 1],
+            False,
+            [0, 0],
+            1,
+            [ctx.needs_input_grad[0], True, False],
+        )
+        grad_weight = _gather(grad_weight.float(), factor).to(weight.dtype)
+        return None if grad_x is None else _unpack(grad_x, factor), grad_weight
 
 
 class Conv3x3(nn.Conv2d):
@@ -120,9 +110,13 @@ class Conv3x3(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Shapes: (n, C_in, H, W) to (n, C_out, H/stride, W/stride)."""
-        narrow = min(self.in_channels, self.out_channels) < _WIDER
-        if not (x.is_cuda and narrow and self.stride == (1, 1) and torch.is_autocast_enabled()):
+        narrow = self.out_channels < _WIDE and self.stride == (1, 1)
+        if not (narrow and x.is_cuda and torch.is_autocast_enabled("cuda")):
             return super().forward(x)
         dtype = torch.get_autocast_dtype("cuda")
-        out = _WideConvolution.apply(x.to(dtype), self.weight.to(dtype))  # type: ignore[no-untyped-call]
+        x, weight = x.to(dtype), self.weight.to(dtype)
+        if missing := -self.in_channels % _ALIGN:
+            x = nn.functional.pad(x, [0, 0, 0, 0, 0, missing])
+            weight = nn.functional.pad(weight, [0, 0, 0, 0, 0, missing])
+        out = _WideConvolution.apply(x, weight)  # type: ignore[no-untyped-call]
         return cast(Tensor, out)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import check_cv
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_random_state
+from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -187,8 +187,6 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             changes nothing else.
         """
         X, ids = self._check_rows(X, y)
-        table = self._check_priors(ids)
-        bag_index = table.encode(ids)
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(
@@ -197,9 +195,10 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             keep = weight > 0
             if not keep.any():
                 raise invalid("sample_weight", "positive for at least one row", "zero for all")
-            X, bag_index, weight = X[keep], bag_index[keep], weight[keep]
+            X, ids, weight = X[keep], ids[keep], weight[keep]
+        table = self._check_priors(ids)
         self._fit_scaling(X)
-        bags = Bags(self._scale(X), table.bag_ids[bag_index], table).present()
+        bags = Bags(self._scale(X), ids, table).present()
         fit = fit_many(
             [
                 Job(
@@ -258,7 +257,7 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         It means nothing on rows the model was trained on: split first. Where ``test_prior`` is
         None it is the accuracy under the class shares of these rows.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "module_")
         predicted = self._log_odds(X, None).argmax(1)
         ids = np.asarray(y)
         check_consistent_length(predicted, ids)
@@ -282,6 +281,8 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ids = column_or_1d(y, warn=True)
         check_consistent_length(X, ids)
         if self.priors is None:
+            if ids.dtype.kind == "f":
+                assert_all_finite(ids, input_name="y")
             check_classification_targets(ids)
         return X, ids
 
@@ -354,7 +355,7 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @torch.no_grad()
     def _log_odds(self, X: Any, prior: Any) -> NDArray[np.float64]:
         """Log-probabilities up to a constant of each row, under a prior. Shape (n, K)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "module_")
         X = self._scale(self._validate(X, reset=False))
         device = resolve_device(self.device)
         module = self.module_
@@ -414,9 +415,10 @@ def cross_val_predict(
     array of shape (n, K) or (n,)
     """
     check_choice("method", method, ["predict_proba", "predict"])
-    X, ids = indexable(X, np.asarray(y))
+    X, ids = indexable(np.asarray(X) if isinstance(X, list) else X, np.asarray(y))
     folds = list(check_cv(cv, ids, classifier=True).split(X, ids))
-    if np.bincount(np.concatenate([test for _, test in folds]), minlength=len(ids)).max() != 1:
+    times = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(ids))
+    if (times != 1).any():
         raise invalid("cv", "a splitter whose test folds hold every row once", repr(cv))
     take = X.iloc.__getitem__ if hasattr(X, "iloc") else X.__getitem__
     result: NDArray[Any] | None = None

@@ -155,9 +155,7 @@ def test_presence_is_as_frequent_as_inclusion_says(sizes, batch_size):
     made = make(StratifiedBatches, sizes, batch_size=batch_size)
     assert made.inclusion is not None
     inclusion = made.inclusion[0].numpy()
-    np.testing.assert_allclose(
-        inclusion, np.minimum(1, batch_size * np.array(sizes) / sum(sizes))
-    )
+    np.testing.assert_allclose(inclusion, np.minimum(1, batch_size * np.array(sizes) / sum(sizes)))
     present, steps = np.zeros(len(sizes)), 0
     for epoch in range(-(-4000 // made.n_steps)):
         bags = made.bag_index[0][plan(made, epoch)[0]]

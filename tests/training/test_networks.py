@@ -77,16 +77,15 @@ def test_dropout_has_its_rate_and_keeps_the_mean():
     network = stack(modules)
     x = torch.zeros(3, 50, 4, dtype=torch.float64)
     keys = seed_keys([0, 1, 2], CPU)
-    first = network.forward(x, keys, 0, training=True)[..., 0]
+    first = network.forward(x, keys, 0, training=True)[..., 0].detach()
     for rate, rows in zip(rates, first, strict=True):
         deviation = (rate / (1 - rate) / 2000) ** 0.5
-        assert abs(float(rows.mean()) - 1) <= 5 * deviation / 50**0.5
+        assert abs(float(rows.mean()) - 1) <= 5 * deviation / 50**0.5 + 1e-9
         assert float(rows.std()) == pytest.approx(deviation, rel=0.4, abs=1e-12)
     assert torch.equal(network.forward(x, keys, 0, training=True)[..., 0], first)
     assert not torch.equal(network.forward(x, keys, 1, training=True)[..., 0], first)
-    assert torch.equal(
-        network.forward(x, keys, 1, training=False)[..., 0], torch.ones_like(first)
-    )
+    evaluated = network.forward(x, keys, 1, training=False)[..., 0].detach()
+    torch.testing.assert_close(evaluated, torch.ones_like(first))
 
 
 def test_modules_of_other_kinds_run_as_they_are():

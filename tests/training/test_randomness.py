@@ -14,9 +14,7 @@ def test_keys_differ_by_seed():
 
 def test_keys_differ_by_counter_and_by_its_position():
     keys = seed_keys([0, 1], CPU)
-    derived = {
-        tuple(derive(keys, a, b).tolist()): (a, b) for a in range(60) for b in range(60)
-    }
+    derived = {tuple(derive(keys, a, b).tolist()): (a, b) for a in range(60) for b in range(60)}
     assert len(derived) == 3600  # (a, b) and (b, a) included
     flat = [key for pair in derived for key in pair]
     assert len(set(flat)) >= len(flat) - 2  # 7,200 of 2³² numbers: a collision has chance 0.6 %

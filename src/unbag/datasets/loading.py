@@ -138,16 +138,19 @@ def _usps(root: Path) -> tuple[_Part, _Part]:
 
 
 def _cifar10(root: Path) -> tuple[_Part, _Part]:
-    def read(name: str) -> _Part:
-        path = root / "cifar-10-batches-bin" / f"{name}.bin"
-        raw = np.frombuffer(path.read_bytes(), np.uint8)
-        if len(raw) == 0 or len(raw) % 3073:
-            raise invalid(str(path), "whole records of 3073 bytes", f"{len(raw)} bytes")
-        rows = raw.reshape(-1, 3073)
-        return rows[:, 1:].reshape(-1, 3, 32, 32), _labels(path, rows[:, 0])
+    def read(names: list[str]) -> _Part:
+        images, labels = [], []
+        for name in names:
+            path = root / "cifar-10-batches-bin" / f"{name}.bin"
+            raw = np.frombuffer(path.read_bytes(), np.uint8)
+            if len(raw) == 0 or len(raw) % 3073:
+                raise invalid(str(path), "whole records of 3073 bytes", f"{len(raw)} bytes")
+            rows = raw.reshape(-1, 3073)
+            images.append(rows[:, 1:].reshape(-1, 3, 32, 32))
+            labels.append(_labels(path, rows[:, 0]))
+        return np.concatenate(images), np.concatenate(labels)
 
-    images, labels = zip(*(read(f"data_batch_{i}") for i in range(1, 6)), strict=True)
-    return (np.concatenate(images), np.concatenate(labels)), read("test_batch")
+    return read([f"data_batch_{i}" for i in range(1, 6)]), read(["test_batch"])
 
 
 DATASETS: dict[str, Callable[[Path], tuple[_Part, _Part]]] = {

@@ -158,7 +158,7 @@ def fit_many(
     >>> [fit.outcome.stop_reason for fit in fits]
     ['all 3 epochs were run', 'all 3 epochs were run']
     """
-    prepared = [_prepare(job) for job in jobs]
+    prepared = [prepare(job, precision) for job in jobs]
     outcomes = train(
         [replica for replica, _ in prepared],
         device=device,
@@ -170,7 +170,7 @@ def fit_many(
     return [Fit(o, *priors) for o, (_, priors) in zip(outcomes, prepared, strict=True)]
 
 
-def _prepare(job: Job) -> tuple[Replica, tuple[NDArray[np.float64], ...]]:
+def prepare(job: Job, precision: str) -> tuple[Replica, tuple[NDArray[np.float64], ...]]:
     """Turn a job into what the engine takes, and its three priors."""
     method = get_method(job.method)
     method.check_hyperparameters(job.hyperparameters)
@@ -195,14 +195,14 @@ def _prepare(job: Job) -> tuple[Replica, tuple[NDArray[np.float64], ...]]:
         arguments["bag_shares"] = counts / counts.sum()
     objective = method.objective(priors, **arguments)
     full_rank = priors.rank == priors.n_classes
-    with np.errstate(divide="ignore"):
-        shift = np.log(pi) - np.log(output)
+    with np.errstate(divide="ignore"):  # a class that π excludes gets −inf: it is never predicted
+        shift = np.log(pi) - np.log(np.where(output > 0, output, 1))
+    module = build_model(job.model, bags.row_shape, priors.n_classes, job.seed, **job.model_options)
     replica = Replica(
         bags=bags,
         objective=objective,
-        module=build_model(
-            job.model, bags.row_shape, priors.n_classes, job.seed, **job.model_options
-        ),
+        # The trained weights come back in a copy of this module, so it must hold all their digits.
+        module=module.double() if precision == "float64" else module,
         seed=job.seed,
         epochs=default_epochs(n) if job.epochs is None else job.epochs,
         batch_size=default_batch_size(n) if job.batch_size is None else job.batch_size,
@@ -213,6 +213,6 @@ def _prepare(job: Job) -> tuple[Replica, tuple[NDArray[np.float64], ...]]:
         risk_weights=risk_weights(priors, pi, warn=False) if full_rank else None,
         stop_when_negative=method.stop_when_negative,
         test=job.test,
-        logit_shift=np.where(np.isfinite(shift), shift, 0.0),
+        logit_shift=shift,
     )
     return replica, (pooled, pi, output)

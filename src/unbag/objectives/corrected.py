@@ -29,7 +29,7 @@ class Corrected(RiskObjective):
     >>> objective = Corrected([[0.8, 0.2], [0.3, 0.7]], test_prior=[0.5, 0.5])
     >>> logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     >>> round(objective(logits, torch.tensor([0, 1, 1])).item(), 4)
-    0.7307
+    0.0863
     """
 
     def reduce(self, statistics: BagStatistics) -> Tensor:

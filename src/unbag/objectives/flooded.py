@@ -33,7 +33,7 @@ class Flooded(RiskObjective):
     >>> objective = Flooded([[0.8, 0.2], [0.3, 0.7]], test_prior=[0.5, 0.5], flood_level=0.1)
     >>> logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     >>> round(objective(logits, torch.tensor([0, 1, 1])).item(), 4)
-    0.2231
+    0.2613
     """
 
     flood_level: Tensor

@@ -12,6 +12,17 @@ __all__ = ["LossOfEveryClass", "cross_entropy", "generalized_cross_entropy", "ge
 LossOfEveryClass = Callable[[Tensor], Tensor]
 
 
+# Over a last axis shorter than a vector register torch's CPU kernel runs number by number; across
+# the rows it does not, and the objective takes half the time (10 classes, 6,000 rows).
+_SHORT = 16
+
+
+def _log_softmax(logits: Tensor) -> Tensor:
+    if logits.device.type == "cpu" and logits.shape[-1] < _SHORT:
+        return torch.log_softmax(logits.movedim(-1, 0).contiguous(), 0).movedim(0, -1)
+    return torch.log_softmax(logits, -1)
+
+
 def cross_entropy(logits: Tensor) -> Tensor:
     r"""Cross-entropy :math:`\ell_k = -\log \eta_k`, with :math:`\eta` the softmax; unbounded.
 
@@ -20,7 +31,7 @@ def cross_entropy(logits: Tensor) -> Tensor:
     >>> cross_entropy(torch.zeros(1, 2))
     tensor([[0.6931, 0.6931]])
     """
-    return -torch.log_softmax(logits, -1)
+    return -_log_softmax(logits)
 
 
 class GeneralizedCrossEntropy:
@@ -43,7 +54,7 @@ class GeneralizedCrossEntropy:
 
     def __call__(self, logits: Tensor) -> Tensor:
         # exp(q log η) instead of η**q: the gradient of the power is infinite at η = 0.
-        return (1 - torch.exp(self.q * torch.log_softmax(logits, -1))) / self.q
+        return (1 - torch.exp(self.q * _log_softmax(logits))) / self.q
 
     def __repr__(self) -> str:
         return f"GeneralizedCrossEntropy(q={self.q})"

@@ -48,7 +48,7 @@ class PartialRiskRegularized(RiskObjective):
     ... )
     >>> logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     >>> round(objective(logits, torch.tensor([0, 1, 1])).item(), 4)
-    0.5669
+    0.445
     """
 
     alpha: Tensor

@@ -29,7 +29,7 @@ class Unbiased(RiskObjective):
     >>> objective = Unbiased([[0.8, 0.2], [0.3, 0.7]], test_prior=[0.5, 0.5])
     >>> logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     >>> round(objective(logits, torch.tensor([0, 1, 1])).item(), 4)
-    -0.0231
+    -0.0613
     """
 
     def reduce(self, statistics: BagStatistics) -> Tensor:

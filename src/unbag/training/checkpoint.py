@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from unbag.exceptions import InvalidInputError
-from unbag.training.replica import Replica
+from unbag.training.replica import Replica, module_settings
 
 __all__ = ["Checkpoint", "fingerprint"]
 
@@ -41,7 +41,7 @@ def fingerprint(replicas: Sequence[Replica], precision: str) -> str:
         test = replica.test
         if test is not None and id(test.X) not in seen:
             seen.add(id(test.X))
-            arrays += [test.X, test.y]
+            arrays.append(test.X)
         settings = (
             replica.seed,
             replica.epochs,
@@ -52,6 +52,8 @@ def fingerprint(replicas: Sequence[Replica], precision: str) -> str:
             replica.stop_when_negative,
             type(replica.objective).__name__,
             getattr(replica.objective.loss, "__qualname__", repr(replica.objective.loss)),
+            type(replica.module).__qualname__,
+            module_settings(replica.module),
         )
         for value in (
             *arrays,
@@ -61,6 +63,7 @@ def fingerprint(replicas: Sequence[Replica], precision: str) -> str:
             replica.sample_weight,
             replica.risk_weights,
             replica.logit_shift,
+            None if test is None else test.y,
             *replica.objective.state_dict().values(),
             *replica.module.state_dict().values(),
         ):

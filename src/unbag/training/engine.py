@@ -50,7 +50,11 @@ class Stack:
     """
 
     def __init__(
-        self, replicas: Sequence[Replica], device: torch.device, precision: str, test_every: int
+        self,
+        replicas: Sequence[Replica],
+        device: torch.device,
+        precision: str,
+        test_every: int = 1,
     ) -> None:
         # Methods become slices of the stack when equal ones stand together.
         self.order = sorted(range(len(replicas)), key=lambda i: _objective_kind(replicas[i]))
@@ -70,12 +74,14 @@ class Stack:
         self.objectives = self._stack_objectives()
         self.consistent = isinstance(first.objective, ProportionConsistency)
         self._place_state()
-        self._loss: Callable[..., Any] = self._loss_and_statistics
+        self._loss: Callable[..., Any] = self._forward_and_evaluate
+        self._forward: Callable[..., Any] = self._forward_batch
+        self._evaluate: Callable[..., Any] = self._evaluate_batch
         self._update: Callable[..., Any] = self._adam
         self._probe_start: Callable[..., Any] = self._random_direction
         self._probe: Callable[..., Any] = self._divergence_at
         self._probe_end: Callable[..., Any] = self._scaled
-        self._logits: Callable[..., Tensor] = self.network.forward
+        self._count: Callable[..., Tensor] = self._count_errors
         self._graph: torch.cuda.CUDAGraph | None = None
         if device.type == "cuda" and self.network.capturable:
             self._compile_and_record()
@@ -193,15 +199,8 @@ class Stack:
         progress.advance(first * len(self.replicas))
         saved = time.monotonic()
         for epoch in range(first, self.epochs):
-            self._set_consistency_weight(epoch)
-            for sums in self.sums.values():
-                sums.zero_()
-            for positions in self.batches.epoch(epoch):
-                for step in range(positions.shape[1]):
-                    self.positions.copy_(positions[:, step])
-                    self._step() if self._graph is None else self._graph.replay()
+            self.run_epoch(epoch)
             last = epoch + 1 == self.epochs
-            self._end_epoch(epoch, test=last or (epoch + 1) % self.test_every == 0)
             progress.advance(len(self.replicas), self._note())
             over = not bool(self.state["active"].any())
             due = time.monotonic() - saved > checkpoint_seconds
@@ -214,36 +213,61 @@ class Stack:
         outcomes = [self._outcome(r) for r in range(len(self.replicas))]
         return [outcome for _, outcome in sorted(zip(self.order, outcomes, strict=True))]
 
+    def run_epoch(self, epoch: int) -> None:
+        """Take every batch of an epoch once, then write the history."""
+        self._set_consistency_weight(epoch)
+        for sums in self.sums.values():
+            sums.zero_()
+        for positions in self.batches.epoch(epoch):
+            for step in range(positions.shape[1]):
+                self.positions.copy_(positions[:, step])
+                self._step() if self._graph is None else self._graph.replay()
+        self._end_epoch(epoch)
+
     def _step(self) -> None:
         """One step of every replica: forward, objective, gradient, Adam."""
         before = self.network.buffers.clone()
-        perturbation = self._perturbation() if self.consistent else None
-        values, risks, presence = self._loss(self.positions, perturbation)
+        if self.consistent:
+            x, logits = self._forward(self.positions)
+            perturbation = self._perturbation(x.detach(), logits.detach())
+            values, risks, presence = self._evaluate(self.positions, logits, x, perturbation)
+        else:
+            values, risks, presence = self._loss(self.positions)
         gradients = torch.autograd.grad(values.sum(), self.network.parameters)
         with torch.no_grad():
-            gradient = self.network.join(gradients)
-            self._update(gradient, before, values.detach(), risks, presence)
+            self._update(gradients, before, values.detach(), risks, presence)
+
+    def _forward_and_evaluate(self, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        _, logits = self._forward_batch(positions)
+        return self._evaluate_batch(positions, logits)
 
     def _inputs(self, rows: Tensor) -> Tensor:
         """Rows as numbers of the weights' type; bytes are scaled to [0, 1]."""
         x = self.data[rows]
         return x.to(self.dtype) / 255 if x.dtype == torch.uint8 else x.to(self.dtype)
 
-    def _loss_and_statistics(
-        self, positions: Tensor, perturbation: Tensor | None
-    ) -> tuple[Tensor, ...]:
-        """Objective of every replica (R,) and the statistics that the history keeps."""
-        step = self.state["step"]
+    def _forward_batch(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows (R, B, ...) and their logits (R, B, K)."""
+        x = self._inputs(self.rows.gather(1, positions))
+        keys = derive(self.keys, _DROPOUT)
+        return x, self.network.forward(x, keys, self.state["step"], training=True)
+
+    def _evaluate_batch(
+        self,
+        positions: Tensor,
+        logits: Tensor,
+        x: Tensor | None = None,
+        perturbation: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Objective of every replica (R,), partial risks (R, M, K) and presence (R, M)."""
         bag_index = self.bag_index.gather(1, positions)
         weight = None if self.weight is None else self.weight.gather(1, positions)
-        x = self._inputs(self.rows.gather(1, positions))
-        logits = self.network.forward(x, derive(self.keys, _DROPOUT), step, training=True)
         statistics = self.objectives[0][1].statistics(
             logits, bag_index, weight, self.batches.inclusion
         )
         parts = [objective.reduce(statistics.part(part)) for part, objective in self.objectives]
         value = torch.cat(parts)
-        if perturbation is not None:
+        if x is not None and perturbation is not None:
             shifted = self._forward_untracked(x + perturbation)
             value = value + self.consistency_weight * divergence(logits, shifted)
         return value, statistics.risks.detach(), statistics.presence
@@ -252,21 +276,20 @@ class Stack:
         keys = derive(self.keys, _DROPOUT)
         return self.network.forward(x, keys, self.state["step"], training=True, track=False)
 
-    def _perturbation(self) -> Tensor:
+    def _perturbation(self, x: Tensor, logits: Tensor) -> Tensor:
         """Virtual adversarial perturbation of the batch (prop-cr): one power step."""
         with torch.no_grad():
-            x, logits, start = self._probe_start(self.positions)
+            start = self._probe_start(x)
         start.requires_grad_()
         (gradient,) = torch.autograd.grad(self._probe(x, logits, start), start)
         with torch.no_grad():
             perturbation: Tensor = self._probe_end(gradient)
         return perturbation
 
-    def _random_direction(self, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x = self._inputs(self.rows.gather(1, positions))
+    def _random_direction(self, x: Tensor) -> Tensor:
         keys = derive(self.keys, _NOISE, self.state["step"])
         noise = uniform(keys, x.shape[1], x[0, 0].numel()).view(x.shape).to(x.dtype) - 0.5
-        return x, self._forward_untracked(x), unit(noise, 2)
+        return unit(noise, 2)
 
     def _divergence_at(self, x: Tensor, logits: Tensor, direction: Tensor) -> Tensor:
         probe = _per_replica(self.objectives[0][1].get_buffer("probe"), x)
@@ -277,7 +300,12 @@ class Stack:
         return radius * unit(gradient, 2)
 
     def _adam(
-        self, gradient: Tensor, before: Tensor, values: Tensor, risks: Tensor, presence: Tensor
+        self,
+        gradients: Sequence[Tensor],
+        before: Tensor,
+        values: Tensor,
+        risks: Tensor,
+        presence: Tensor,
     ) -> None:
         """Update the running replicas whose objective is finite; add to the epoch's sums."""
         state = self.state
@@ -289,6 +317,7 @@ class Stack:
         # Rows of replicas that ended become zero, so that their moments stay finite; the rate
         # below leaves their weights alone.
         active = state["active"][:, None]
+        gradient = self.network.join(gradients)
         gradient.addcmul_(self.weight_decay, weights).masked_fill_(~active, 0)
         moment1 = state["moment1"].lerp_(gradient, 1 - _BETA1)
         moment2 = state["moment2"].mul_(_BETA2).addcmul_(gradient, gradient, value=1 - _BETA2)
@@ -317,7 +346,8 @@ class Stack:
     # -------------------------------------------------------------------------- end of an epoch
 
     @torch.no_grad()
-    def _end_epoch(self, epoch: int, test: bool) -> None:
+    def _end_epoch(self, epoch: int) -> None:
+        test = epoch + 1 == self.epochs or (epoch + 1) % self.test_every == 0
         sums, steps = self.sums, self.batches.n_steps
         risk = sums["empirical_risk"] / steps
         row = {
@@ -346,9 +376,12 @@ class Stack:
             strict=True,
         )
         for rows, labels in chunks:
-            logits = self._logits(self._inputs(rows), self.keys, 0, training=False)
-            wrong += ((logits + self.logit_shift).argmax(-1) != labels).sum(1)
+            wrong += self._count(rows, labels)
         return wrong / self.test_rows.shape[1]
+
+    def _count_errors(self, rows: Tensor, labels: Tensor) -> Tensor:
+        logits = self.network.forward(self._inputs(rows), self.keys, 0, training=False)
+        return ((logits + self.logit_shift).argmax(-1) != labels).sum(1)
 
     def _note(self) -> str:
         if "test_error" in self.history:
@@ -399,9 +432,11 @@ class Stack:
 
     def _compile_and_record(self) -> None:
         """Compile the step and record it as one CUDA graph, leaving the state as it was."""
-        self._loss = torch.compile(self._loss_and_statistics)
+        self._loss = torch.compile(self._forward_and_evaluate)
+        self._forward = torch.compile(self._forward_batch)
+        self._evaluate = torch.compile(self._evaluate_batch)
         self._update = torch.compile(self._adam)
-        self._logits = torch.compile(self.network.forward)
+        self._count = torch.compile(self._count_errors)
         self._probe_start = torch.compile(self._random_direction)
         self._probe = torch.compile(self._divergence_at)
         self._probe_end = torch.compile(self._scaled)

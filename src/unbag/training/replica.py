@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from types import BuiltinFunctionType, FunctionType
 
 import numpy as np
 import torch
@@ -12,9 +13,21 @@ from unbag.bags import Bags
 from unbag.exceptions import TrainingDivergedError
 from unbag.objectives import Objective, ProportionConsistency
 from unbag.training.batches import BATCHINGS
-from unbag.validation import check_choice, check_number
+from unbag.validation import check_choice, check_number, invalid
 
-__all__ = ["Outcome", "Replica", "TestSet"]
+__all__ = ["Outcome", "Replica", "TestSet", "module_settings"]
+
+
+def module_settings(module: nn.Module) -> tuple[object, ...]:
+    """List what a module computes beside its weights: layers, their settings, shapes of weights."""
+    simple = (bool, int, float, str, tuple, FunctionType, BuiltinFunctionType, type(None))
+    layers = [
+        (name, type(layer).__qualname__, key, getattr(value, "__qualname__", repr(value)))
+        for name, layer in module.named_modules()
+        for key, value in vars(layer).items()
+        if key != "training" and isinstance(value, simple)
+    ]
+    return (*layers, *((name, tuple(p.shape)) for name, p in module.named_parameters()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +99,11 @@ class Replica:
         check_number("learning_rate", self.learning_rate, low=0, low_open=True)
         check_number("weight_decay", self.weight_decay, low=0)
         check_choice("batching", self.batching, BATCHINGS)
+        if self.test is not None:
+            # Both lie in one array on the device, and bytes are scaled to [0, 1], other types not.
+            types = [str(x.dtype).removeprefix("torch.") for x in (self.bags.source, self.test.X)]
+            if (types[0] == "uint8") != (types[1] == "uint8"):
+                raise invalid("test.X", f"of type {types[0]} like the training rows", types[1])
 
     @property
     def rows_per_batch(self) -> int:
@@ -96,9 +114,9 @@ class Replica:
     def group(self) -> tuple[object, ...]:
         """Replicas with the same group can be trained as one stack."""
         module = self.module
-        default = (type(module), *(tuple(p.shape) for p in module.parameters()))
         return (
-            getattr(module, "architecture", default),
+            type(module),
+            getattr(module, "architecture", None) or module_settings(module),
             self.bags.row_shape,
             str(self.bags.source.dtype),
             self.epochs,

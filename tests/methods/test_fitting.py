@@ -1,0 +1,197 @@
+import numpy as np
+import pytest
+import torch
+
+import unbag
+from unbag.exceptions import InvalidInputError, RankError
+from unbag.methods import METHODS, Job, default_batch_size, default_epochs, fit_many
+from unbag.models import MLP
+from unbag.training import TestSet
+
+K, D = 3, 4
+THETA = unbag.priors.asymmetric(K, 0)
+TINY = {"epochs": 3, "batch_size": 30, "model_options": {"width": 5}}
+
+
+def rows(n=90, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % K
+    return rng.normal(size=(n, D)) + 2 * np.eye(K, D)[y], y
+
+
+def make(theta=THETA, sizes=None, seed=0):
+    return unbag.make_bags(*rows(), theta, sizes=sizes, random_state=seed)
+
+
+def fit_one(*args, **settings):
+    return fit_many([Job(*args, **{**TINY, **settings})], device="cpu", precision="float64")[0]
+
+
+def small_mlp(_, n_classes):
+    return MLP(D, n_classes, width=6, dropout=0.2)
+
+
+def test_many_jobs_equal_each_alone():
+    tall = unbag.priors.non_square(K, 1)
+    jobs = [
+        Job(
+            make(tall if i % 2 else THETA, seed=i),
+            method,
+            model=small_mlp,
+            epochs=20,
+            batch_size=30,
+            learning_rate=10.0 ** -(1 + i % 3),
+            seed=i,
+        )
+        for i, method in enumerate(METHODS)
+    ]
+    together = fit_many(jobs, device="cpu", precision="float64")
+    for job, fit in zip(jobs, together, strict=True):
+        alone = fit_many([job], device="cpu", precision="float64")[0]
+        assert fit.outcome.stop_reason == alone.outcome.stop_reason
+        for name, values in fit.outcome.history.items():
+            np.testing.assert_allclose(values, alone.outcome.history[name], rtol=0, atol=1e-9)
+        for name, value in fit.outcome.module.state_dict().items():
+            other = alone.outcome.module.state_dict()[name]
+            torch.testing.assert_close(value, other, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_three_priors(method):
+    bags = make(sizes=[10, 20, 30])
+    pi = np.array([0.2, 0.3, 0.5])
+    fit = fit_one(bags, method, test_prior=pi)
+    np.testing.assert_allclose(fit.pooled_prior, np.array([1, 2, 3]) / 6 @ THETA)
+    np.testing.assert_allclose(fit.test_prior, pi)
+    expected = fit.test_prior if method.startswith("u") else fit.pooled_prior
+    np.testing.assert_allclose(fit.output_prior, expected)
+    np.testing.assert_allclose(fit_one(bags, method).test_prior, fit.pooled_prior)
+
+
+def test_weights_count_in_the_pooled_prior():
+    bags = make(sizes=[10, 20, 30])
+    weight = np.where(bags.bag_index == 0, 5.0, 1.0)
+    fit = fit_one(bags, "prop", sample_weight=weight)
+    np.testing.assert_allclose(fit.pooled_prior, np.array([50, 20, 30]) / 100 @ THETA)
+
+
+def test_methods_of_the_rewritten_risk_refuse_what_cannot_be_told_apart():
+    theta = [[0.6, 0.2, 0.2], [0.2, 0.4, 0.4], [0.4, 0.3, 0.3]]
+    bags = make(theta)
+    for method in METHODS:
+        if method.startswith("u"):
+            with pytest.raises(RankError, match="classes 1, 2 cannot be told apart"):
+                fit_one(bags, method)
+        else:
+            fit = fit_one(bags, method)
+            assert np.isnan(fit.outcome.history["empirical_risk"]).all()
+            assert np.isfinite(fit.outcome.history["objective"]).all()
+
+
+def test_bags_without_rows_are_left_out():
+    bags = make(unbag.priors.non_square(K, 1))
+    kept = bags.take(bags.bag_index != 4)
+    fit = fit_one(kept, "u-prr")
+    assert fit.outcome.history["partial_risks"].shape == (3, 5, K)
+    np.testing.assert_allclose(fit.pooled_prior, kept.pooled_prior)
+
+
+def linear(_, n_classes):
+    return MLP(D, n_classes, depth=1)
+
+
+def full_batch(bags, method, weight=None, batching="stratified"):
+    fit = fit_one(
+        bags,
+        method,
+        model=linear,
+        model_options={},
+        epochs=15,
+        batch_size=10**6,
+        learning_rate=1e-2,
+        sample_weight=weight,
+        batching=batching,
+    )
+    return fit.outcome.module.state_dict()
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "prop-cr"])
+def test_integer_weights_are_repeated_rows_for_a_linear_model_on_full_batches(method):
+    bags = make(sizes=[10, 20, 30])
+    weight = np.random.default_rng(0).integers(1, 4, bags.n_rows).astype(float)
+    repeated = bags.take(np.repeat(np.arange(bags.n_rows), weight.astype(int)))
+    one, other = full_batch(bags, method, weight), full_batch(repeated, method)
+    for name, value in one.items():
+        torch.testing.assert_close(value, other[name], rtol=0, atol=1e-9)
+    plain = full_batch(bags, method)
+    assert not torch.allclose(one["linears.0.weight"], plain["linears.0.weight"], atol=1e-6)
+
+
+def test_biased_stratified_batches_use_the_true_bag_shares():
+    # 60 rows, 57 of them in one bag: batches of 6 rows hold the small bags more often than that.
+    X, y = rows(300)
+    bags = unbag.make_bags(X, y, THETA, sizes=[57, 2, 1], random_state=0)
+    job = Job(bags, "biased", batch_size=6, epochs=1, learning_rate=1e-12, model=linear)
+    history = fit_many([job], device="cpu", precision="float64")[0].outcome.history
+    major = history["partial_risks"][0][np.arange(3), THETA.argmax(1)]
+    shares = np.array([57, 2, 1]) / 60
+    np.testing.assert_allclose(history["objective"][0], shares @ major, rtol=1e-9)
+
+
+def test_the_module_has_all_digits_of_the_precision():
+    types = {
+        precision: next(
+            fit_many([Job(make(), **TINY)], device="cpu", precision=precision)[
+                0
+            ].outcome.module.parameters()
+        ).dtype
+        for precision in ("float32", "float64")
+    }
+    assert types == {"float32": torch.float32, "float64": torch.float64}
+
+
+def test_the_test_error_is_under_the_test_prior():
+    X, y = rows(600, seed=5)
+    pi = np.array([0.98, 0.01, 0.01])
+    fit = fit_one(make(), "biased", test_prior=pi, epochs=20, test=TestSet(X, y))
+    with torch.no_grad():
+        logits = fit.outcome.module(torch.as_tensor(X)).numpy()
+    shifted = logits + np.log(pi / fit.output_prior)
+    error = (shifted.argmax(1) != y).mean()
+    assert fit.outcome.history["test_error"][-1] == pytest.approx(error)
+    assert error > (logits.argmax(1) != y).mean() + 0.05
+
+
+def test_a_class_that_the_test_prior_excludes_is_never_predicted_in_tests():
+    X, y = rows(60, seed=5)
+    pi = np.array([0.0, 0.5, 0.5])
+    test = TestSet(X[y == 0], y[y == 0])
+    fit = fit_one(make(), "biased", test_prior=pi, epochs=20, test=test)
+    assert fit.outcome.history["test_error"][-1] == 1
+
+
+def test_unknown_hyperparameters_and_wrong_lengths():
+    with pytest.raises(InvalidInputError, match="'biased' has no hyperparameter 'alpha'"):
+        fit_one(make(), "biased", hyperparameters={"alpha": 0.5})
+    with pytest.raises(InvalidInputError, match="sample_weight must be one number for each of the"):
+        fit_one(make(), sample_weight=np.ones(5))
+
+
+def test_hyperparameters_reach_the_objective():
+    one, other = (
+        fit_one(make(), "u-prr", hyperparameters={"alpha": a}).outcome.history["objective"]
+        for a in (0.1, 0.9)
+    )
+    assert not np.allclose(one, other)
+
+
+def test_seeds_decide():
+    one, again, other = (fit_one(make(), seed=s).outcome.history["objective"] for s in (1, 1, 2))
+    np.testing.assert_array_equal(one, again)
+    assert not np.allclose(one, other)
+
+
+@pytest.mark.parametrize("n", [1, 10, 64, 639, 640, 5000, 10**5, 10**7])
+def test_defaults_are_in_their_ranges(n):
+    assert 64 <= default_batch_size(n) <= 1024
+    assert 20 <= default_epochs(n) <= 200

@@ -1,0 +1,39 @@
+import pytest
+import torch
+
+from unbag.exceptions import InvalidInputError
+from unbag.training import resolve_device, train
+
+
+def test_device_names():
+    assert resolve_device("cpu") == torch.device("cpu")
+    assert resolve_device(torch.device("cpu")) == torch.device("cpu")
+    expected = "cuda" if torch.cuda.is_available() else "cpu"
+    assert resolve_device("auto").type == expected
+    with pytest.raises(InvalidInputError, match=r"device must be 'auto', 'cpu'.*got 'gpu'"):
+        resolve_device("gpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_cuda_where_there_is_none():
+    with pytest.raises(InvalidInputError, match=r"device .* got 'cuda'; use 'cpu'"):
+        train([], device="cuda")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"precision": "float16"}, "precision must be one of"), ({"test_every": 0}, "test_every")],
+)
+def test_options_are_checked(options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        train([], device="cpu", **options)
+
+
+def test_nothing_to_train():
+    assert train([], device="cpu") == []
+
+
+def test_the_matmul_precision_is_left_as_it_was():
+    before = torch.get_float32_matmul_precision()
+    train([], device="cpu", precision="tf32")
+    assert torch.get_float32_matmul_precision() == before

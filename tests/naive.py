@@ -158,7 +158,7 @@ def consistency(
 ) -> Tensor:
     """Mean KL(η(x) ‖ η(x + r)) of a linear model, whose KL has the gradient ξAᵀ(η(x + ξd) − η(x)).
 
-    A constant of 1e-8 guards the division by the length of a gradient, here that of the mean.
+    A constant of 1e-8 guards the division by the length of a gradient.
     """
     total = torch.zeros(())
     for x, start in zip(inputs, noise, strict=True):
@@ -166,7 +166,7 @@ def consistency(
             eta = torch.softmax(model(x), 0)
             direction = start / (start.norm() + 1e-8)
             moved = torch.softmax(model(x + probe * direction), 0)
-            gradient = probe * model.weight.T @ (moved - eta) / len(inputs)
+            gradient = probe * model.weight.T @ (moved - eta)
             perturbation = radius * gradient / (gradient.norm() + 1e-8)
         log_moved = torch.log_softmax(model(x + perturbation), 0)
         total = total + (eta * (eta.log() - log_moved)).sum()

@@ -30,7 +30,7 @@ from unbag.models import ModuleFactory
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.priors import ClassPriors, check_test_prior
 from unbag.training import TestSet, resolve_device
-from unbag.validation import check_choice, invalid
+from unbag.validation import check_choice, invalid, shorten
 
 __all__ = ["UnbagClassifier", "cross_val_predict"]
 
@@ -207,7 +207,7 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     test_prior=self.test_prior,
                     hyperparameters=self._hyperparameters(),
                     loss=self.loss,
-                    model=self._initial_model(),
+                    model=self._initial_model(table.classes),
                     model_options=self._model_options(),
                     learning_rate=self.learning_rate,
                     weight_decay=self.weight_decay,
@@ -238,15 +238,16 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any, prior: Any = None) -> NDArray[np.float64]:
         r"""Class probabilities of every row, shape (n, K).
 
-        With ``prior``, the class shares where these rows come from, probabilities are moved from
-        the output prior o: :math:`\eta_k \, \mathrm{prior}_k / o_k`, scaled to sum to 1.
+        Probabilities hold under ``prior``, the class shares where these rows come from; by default
+        that is the test prior. The softmax η holds under the output prior o, so they are
+        :math:`\eta_k \, \mathrm{prior}_k / o_k`, scaled to sum to 1.
         """
         log_odds = torch.from_numpy(self._log_odds(X, prior))
         probabilities: NDArray[np.float64] = torch.softmax(log_odds, -1).numpy()
         return probabilities
 
     def predict(self, X: Any, prior: Any = None) -> NDArray[Any]:
-        """Most probable class of every row, under another ``prior`` where one is given."""
+        """Most probable class of every row, under ``prior`` (by default the test prior)."""
         best = self._log_odds(X, prior).argmax(1)
         predicted: NDArray[Any] = self.classes_[best]
         return predicted
@@ -346,8 +347,12 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         options = {"depth": self.depth, "width": self.width, "dropout": self.dropout}
         return options if self.model == "mlp" else {}
 
-    def _initial_model(self) -> str | nn.Module | ModuleFactory:
+    def _initial_model(self, classes: NDArray[Any]) -> str | nn.Module | ModuleFactory:
         if self.warm_start and hasattr(self, "module_"):
+            if not np.array_equal(self.classes_, classes):
+                allowed = f"of the classes of the last fit, {shorten(self.classes_)}"
+                remedy = "fit a new estimator, or set warm_start=False."
+                raise invalid("priors", allowed, shorten(classes), remedy)
             module: nn.Module = self.module_
             return module
         return self.model
@@ -368,17 +373,14 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows = rows.to(device, dtype) / 255 if X.dtype == np.uint8 else rows.to(device, dtype)
             parts.append(module(rows).double().cpu())
         log_odds = torch.log_softmax(torch.cat(parts), -1).numpy()
-        if prior is not None:
-            new = check_test_prior(prior, self.classes_)
-            if np.any((self.output_prior_ == 0) & (new > 0)):
-                absent = self.classes_[(self.output_prior_ == 0) & (new > 0)]
-                allowed = "zero for classes of which the model has seen nothing"
-                raise invalid("prior", allowed, f"shares above zero for {absent.tolist()}")
-            with np.errstate(divide="ignore"):
-                ratio = np.log(new) - np.log(
-                    np.where(self.output_prior_ > 0, self.output_prior_, 1)
-                )
-            log_odds = log_odds + ratio
+        new = self.test_prior_ if prior is None else check_test_prior(prior, self.classes_)
+        unseen = (self.output_prior_ == 0) & (new > 0)
+        if unseen.any():
+            allowed = "zero for classes of which the model has seen nothing"
+            raise invalid("prior", allowed, f"more for {shorten(self.classes_[unseen])}")
+        with np.errstate(divide="ignore"):  # a class that the prior excludes has log-odds of −inf
+            shift = np.log(new) - np.log(np.where(unseen | (new == 0), 1.0, self.output_prior_))
+        log_odds = log_odds + shift
         return np.asarray(log_odds, dtype=np.float64)
 
 

@@ -22,6 +22,7 @@ from unbag.models import MLP, ResNet20
 from unbag.training import Replica, TestSet, train
 from unbag.training.checkpoint import Checkpoint, fingerprint
 
+CPU = torch.device("cpu")
 K, D = 3, 4
 
 
@@ -232,19 +233,20 @@ def test_other_settings_never_meet(name):
     if "module" in OTHERS[name]:
         torch.manual_seed(0)
     given, others = make_replicas(), make_replicas(**OTHERS[name])
-    assert fingerprint(given, "float32") == fingerprint(make_replicas(), "float32")
-    assert fingerprint(given, "float32") != fingerprint(others, "float32")
+    assert fingerprint(given, "float32", CPU) == fingerprint(make_replicas(), "float32", CPU)
+    assert fingerprint(given, "float32", CPU) != fingerprint(others, "float32", CPU)
 
 
 def test_other_stacks_and_precisions_never_meet():
     given = make_replicas()
     prints = {
-        fingerprint(given, "float32"),
-        fingerprint(given, "float64"),
-        fingerprint(given[:1], "float32"),
-        fingerprint(given[::-1], "float32"),
+        fingerprint(given, "float32", CPU),
+        fingerprint(given, "float64", CPU),
+        fingerprint(given, "float32", torch.device("cuda")),
+        fingerprint(given[:1], "float32", CPU),
+        fingerprint(given[::-1], "float32", CPU),
     }
-    assert len(prints) == 4
+    assert len(prints) == 5
 
 
 def test_layers_without_weights_count():
@@ -253,7 +255,7 @@ def test_layers_without_weights_count():
         torch.manual_seed(0)
         module = nn.Sequential(nn.Linear(D, 5), layer, nn.Linear(5, K))
         replicas.append(make_replicas(module=module, n_replicas=1))
-    assert len({fingerprint(r, "float32") for r in replicas}) == 4
+    assert len({fingerprint(r, "float32", CPU) for r in replicas}) == 4
 
 
 def test_two_labelings_of_the_same_test_rows_count():
@@ -266,7 +268,7 @@ def test_two_labelings_of_the_same_test_rows_count():
         pair = [
             Replica(**{**vars(r), "test": t}) for r, t in zip((first, second), tests, strict=True)
         ]
-        prints.append(fingerprint(pair, "float32"))
+        prints.append(fingerprint(pair, "float32", CPU))
     assert prints[0] != prints[1]
 
 
@@ -291,14 +293,14 @@ def test_a_checkpoint_under_a_wrong_name_is_refused(tmp_path):
     replicas, others = make_replicas(), make_replicas(epochs=3)
     train(others, device="cpu", checkpoint=tmp_path)
     (path,) = tmp_path.iterdir()
-    path.rename(Checkpoint(tmp_path, fingerprint(replicas, "float32")).path)
+    path.rename(Checkpoint(tmp_path, fingerprint(replicas, "float32", CPU)).path)
     with pytest.raises(InvalidInputError, match="of another run"):
         train(replicas, device="cpu", checkpoint=tmp_path)
 
 
 def test_an_unfinished_file_is_not_taken_for_a_checkpoint(tmp_path):
     replicas = make_replicas()
-    path = Checkpoint(tmp_path, fingerprint(replicas, "float32")).path
+    path = Checkpoint(tmp_path, fingerprint(replicas, "float32", CPU)).path
     path.with_suffix(".123.tmp").write_bytes(b"half a file")
     assert_identical(
         train(replicas, device="cpu", checkpoint=tmp_path), train(replicas, device="cpu")

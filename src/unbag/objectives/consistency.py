@@ -138,10 +138,11 @@ class ProportionConsistency(Proportion):
         check_number("progress", progress, low=0, high=1)
         proportion = super().forward(logits, bag_index, weight, inclusion)
         with _no_running_statistics(model):
-            # One power step: the direction in which the divergence grows fastest.
+            # One power step: the direction in which the divergence grows fastest, of the sum over
+            # rows, since the gradient of a mean vanishes with their number.
             start = unit(torch.rand_like(inputs) - 0.5, 1).requires_grad_()
             probed = divergence(logits, model(inputs + self.probe.to(inputs) * start))
-            (gradient,) = torch.autograd.grad(probed, start)
+            (gradient,) = torch.autograd.grad(probed * len(inputs), start)
             perturbation = self.radius.to(inputs) * unit(gradient, 1)
             shift = divergence(logits, model(inputs + perturbation))
         weight_now = self.consistency.to(shift) * consistency_weight(progress, maximum=1.0)

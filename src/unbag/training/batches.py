@@ -33,7 +33,7 @@ def expected_counts(counts: NDArray[np.int64], batch_size: int) -> NDArray[np.fl
     Examples
     --------
     >>> expected_counts(np.array([9500, 450, 50]), 32)
-    array([29.63819095,  1.40703518,  1.        ])
+    array([29.59798995,  1.40201005,  1.        ])
     >>> expected_counts(np.array([6, 2, 0]), 4)
     array([3., 1., 0.])
     """

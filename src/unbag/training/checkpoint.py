@@ -18,6 +18,7 @@ from unbag.training.replica import Replica, module_settings
 __all__ = ["Checkpoint", "fingerprint"]
 
 _FORMAT = "unbag-training-1"
+_PROBE = torch.tensor([[0.3], [-0.7]], dtype=torch.float64)
 
 
 def _update(digest: "hashlib._Hash", value: object) -> None:
@@ -30,9 +31,9 @@ def _update(digest: "hashlib._Hash", value: object) -> None:
         digest.update(repr(value).encode())
 
 
-def fingerprint(replicas: Sequence[Replica], precision: str) -> str:
+def fingerprint(replicas: Sequence[Replica], precision: str, device: torch.device) -> str:
     """Hash everything that the result of a training depends on: data, settings, first weights."""
-    digest = hashlib.sha256(f"{_FORMAT}{precision}".encode())
+    digest = hashlib.sha256(f"{_FORMAT} {precision} {device.type}".encode())
     seen: set[int] = set()
     for replica in replicas:
         bags = replica.bags
@@ -51,7 +52,6 @@ def fingerprint(replicas: Sequence[Replica], precision: str) -> str:
             replica.batching,
             replica.stop_when_negative,
             type(replica.objective).__name__,
-            getattr(replica.objective.loss, "__qualname__", repr(replica.objective.loss)),
             type(replica.module).__qualname__,
             module_settings(replica.module),
         )
@@ -64,6 +64,8 @@ def fingerprint(replicas: Sequence[Replica], precision: str) -> str:
             replica.risk_weights,
             replica.logit_shift,
             None if test is None else test.y,
+            # A function has no name to rely on, but its values tell losses apart.
+            replica.objective.loss(_PROBE.expand(2, bags.priors.n_classes).cumsum(1)),
             *replica.objective.state_dict().values(),
             *replica.module.state_dict().values(),
         ):
@@ -105,6 +107,8 @@ class Checkpoint:
 
     def load(self, device: torch.device) -> tuple[dict[str, Tensor], dict[str, int]] | None:
         """Read the state, or None where there is none yet."""
+        for leftover in self.path.parent.glob(f"{self.path.stem}.*.tmp"):  # of a killed run
+            leftover.unlink(missing_ok=True)
         if not self.path.exists():
             return None
         try:

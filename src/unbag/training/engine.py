@@ -169,6 +169,7 @@ class Stack:
             "step": torch.zeros((), dtype=torch.int32, device=self.device),
             "finite": torch.ones(replicas, dtype=torch.bool, device=self.device),
             "active": torch.ones(replicas, dtype=torch.bool, device=self.device),
+            **{f"counter.{name}": value for name, value in self.network.counters.items()},
         }
         # Sums over the batches of an epoch, fetched once at its end.
         self.sums = {
@@ -233,7 +234,9 @@ class Stack:
             values, risks, presence = self._evaluate(self.positions, logits, x, perturbation)
         else:
             values, risks, presence = self._loss(self.positions)
-        gradients = torch.autograd.grad(values.sum(), self.network.parameters)
+        gradients = torch.autograd.grad(
+            values.sum(), self.network.parameters, allow_unused=True, materialize_grads=True
+        )
         with torch.no_grad():
             self._update(gradients, before, values.detach(), risks, presence)
 
@@ -293,7 +296,8 @@ class Stack:
 
     def _divergence_at(self, x: Tensor, logits: Tensor, direction: Tensor) -> Tensor:
         probe = _per_replica(self.objectives[0][1].get_buffer("probe"), x)
-        return divergence(logits, self._forward_untracked(x + probe * direction)).sum()
+        shift = divergence(logits, self._forward_untracked(x + probe * direction))
+        return shift.sum() * x.shape[1]  # over rows: its gradient must not vanish with their number
 
     def _scaled(self, gradient: Tensor) -> Tensor:
         radius = _per_replica(self.objectives[0][1].get_buffer("radius"), gradient)
@@ -309,16 +313,17 @@ class Stack:
     ) -> None:
         """Update the running replicas whose objective is finite; add to the epoch's sums."""
         state = self.state
-        finite = torch.isfinite(values)
-        state["finite"].logical_and_(finite | ~state["active"])
-        state["active"].logical_and_(finite)
         weights, buffers = state["weights"], state["buffers"]
         step = state["step"].add_(1)
+        gradient = self.network.join(gradients).addcmul_(self.weight_decay, weights)
+        # A gradient whose square overflows would stop Adam without a word.
+        finite = torch.isfinite(values) & torch.isfinite(torch.linalg.vector_norm(gradient, dim=1))
+        state["finite"].logical_and_(finite | ~state["active"])
+        state["active"].logical_and_(finite)
         # Rows of replicas that ended become zero, so that their moments stay finite; the rate
         # below leaves their weights alone.
         active = state["active"][:, None]
-        gradient = self.network.join(gradients)
-        gradient.addcmul_(self.weight_decay, weights).masked_fill_(~active, 0)
+        gradient.masked_fill_(~active, 0)
         moment1 = state["moment1"].lerp_(gradient, 1 - _BETA1)
         moment2 = state["moment2"].mul_(_BETA2).addcmul_(gradient, gradient, value=1 - _BETA2)
         correction1 = 1 - torch.pow(_BETA1, step.double())

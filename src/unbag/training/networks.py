@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from unbag.models import MLP
+from unbag.models import MLP, ResNet20
 from unbag.training.randomness import derive, uniform
 
 __all__ = ["StackedMLP", "StackedModules", "StackedNetwork", "stack_modules"]
@@ -38,6 +38,8 @@ class StackedNetwork:
     gradient : Tensor of shape (R, P)
     places : list of Tensor
         Views of ``gradient``, one for each of ``parameters``.
+    counters : dict of Tensor
+        Buffers that are no floating-point numbers, such as counts of batches.
     capturable : bool
         Whether a step can be recorded as a CUDA graph.
     """
@@ -47,6 +49,7 @@ class StackedNetwork:
     parameters: list[Tensor]
     gradient: Tensor
     places: list[Tensor]
+    counters: dict[str, Tensor]
     capturable = True
 
     def forward(
@@ -161,6 +164,7 @@ class StackedMLP(StackedNetwork):
         compute: torch.dtype,
     ) -> None:
         self.modules = list(modules)
+        self.counters = {}
         self.compute = compute
         self.n_replicas = len(modules)
         linears, norms = modules[0].blocks()
@@ -264,14 +268,11 @@ class StackedMLP(StackedNetwork):
         return x[..., : self.n_classes]
 
 
-def _named(row: Tensor, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
-    """Cut a row of numbers into views of the given names and shapes."""
-    parts = torch.split(row, [shape.numel() for shape in shapes.values()])
-    return {k: p.view(s) for p, (k, s) in zip(parts, shapes.items(), strict=True)}
-
-
 class StackedModules(StackedNetwork):
-    """R modules of any one architecture, run one after another in each step.
+    """R modules of the same tensors, run one after another in each step.
+
+    Each replica has a module of its own on the device, whose trainable parameters and buffers are
+    views of the rows of ``weights`` and ``buffers``. Parameters that were frozen stay as they are.
 
     Parameters
     ----------
@@ -290,81 +291,82 @@ class StackedModules(StackedNetwork):
         dtype: torch.dtype,
         compute: torch.dtype,
     ) -> None:
-        self.modules = list(modules)
+        self.originals = list(modules)
         self.compute = compute
-        self.template = copy.deepcopy(modules[0]).to(device).train()
         # Randomness inside a module of the user's comes from torch's generator, which is set from
         # the replica's key before each pass; that cannot be recorded in a CUDA graph.
-        self.capturable = hasattr(modules[0], "architecture")
-        if device.type == "cuda":
-            self.template = self.template.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        named = dict(self.template.named_parameters())
-        floats = {k: b for k, b in self.template.named_buffers() if b.is_floating_point()}
-        self.weight_shapes = {k: p.shape for k, p in named.items()}
-        self.buffer_shapes = {k: b.shape for k, b in floats.items()}
-
-        def matrix(shapes: dict[str, torch.Size]) -> Tensor:
-            rows = [
-                torch.cat(
-                    [*(m.state_dict()[k].detach().flatten() for k in shapes)] or [torch.empty(0)]
-                )
-                for m in modules
-            ]
-            return torch.stack(rows).to(device, dtype)
-
-        self.weights = matrix(self.weight_shapes)
-        self.buffers = matrix(self.buffer_shapes)
-        self.other_buffers = [
-            {k: b.clone().to(device) for k, b in m.named_buffers() if not b.is_floating_point()}
-            for m in modules
-        ]
+        self.capturable = all(type(m) is ResNet20 for m in modules)
+        self.modules = [copy.deepcopy(m).to(device, dtype) for m in modules]
+        trained = [[p for p in m.parameters() if p.requires_grad] for m in self.modules]
+        remembered = [[b for b in m.buffers() if b.is_floating_point()] for m in self.modules]
+        self.weights = _move_into_matrix(trained, device, dtype)
+        self.buffers = _move_into_matrix(remembered, device, dtype)
+        self.parameters = [p for own in trained for p in own]
         self.gradient = torch.zeros_like(self.weights)
-        self.own_weights = [
-            {k: p.detach().requires_grad_() for k, p in _named(row, self.weight_shapes).items()}
-            for row in self.weights
+        self.places = [
+            part
+            for row, own in zip(self.gradient, trained, strict=True)
+            for part in _views(row, own)
         ]
-        self.own_buffers = [_named(row, self.buffer_shapes) for row in self.buffers]
-        self.parameters = [p for own in self.own_weights for p in own.values()]
-        self.places = [p for row in self.gradient for p in _named(row, self.weight_shapes).values()]
+        self.counters = {
+            f"{r}.{name}": buffer
+            for r, module in enumerate(self.modules)
+            for name, buffer in module.named_buffers()
+            if not buffer.is_floating_point()
+        }
 
     def _concatenate(self, gradients: Sequence[Tensor]) -> Tensor:
         return torch.cat([g.reshape(-1) for g in gradients]).view(self.weights.shape)
 
     def extract(self, replica: int) -> nn.Module:
         """Return one replica as an ordinary module on the CPU."""
-        module = copy.deepcopy(self.modules[replica])
-        state = {
-            **self.own_weights[replica],
-            **self.own_buffers[replica],
-            **self.other_buffers[replica],
-        }
-        module.load_state_dict({k: v.detach().cpu() for k, v in state.items()}, strict=False)
+        module = copy.deepcopy(self.originals[replica])
+        module.load_state_dict(self.modules[replica].state_dict())
         return module.eval()
 
     def forward(
         self, x: Tensor, keys: Tensor, step: Tensor | int, *, training: bool, track: bool = True
     ) -> Tensor:
         """Logits (R, n, K) of rows (R, n, ...)."""
-        self.template.train(training)
-        logits = [self._run(r, rows, keys, step, track) for r, rows in enumerate(x.unbind(0))]
+        before = None if track else self.buffers.clone()
+        logits = [
+            self._run(module.train(training), rows, derive(keys[r : r + 1], step))
+            for r, (module, rows) in enumerate(zip(self.modules, x.unbind(0), strict=True))
+        ]
+        if before is not None:
+            with torch.no_grad():
+                self.buffers.copy_(before)
         return torch.stack(logits).to(self.weights.dtype)
 
-    def _run(
-        self, replica: int, rows: Tensor, keys: Tensor, step: Tensor | int, track: bool
-    ) -> Tensor:
-        buffers = {**self.own_buffers[replica], **self.other_buffers[replica]}
-        if not track:
-            buffers = {name: buffer.clone() for name, buffer in buffers.items()}
-        state = {**self.own_weights[replica], **buffers}
+    def _run(self, module: nn.Module, rows: Tensor, key: Tensor) -> Tensor:
         device = rows.device
         if device.type == "cuda" and rows.ndim == 4:
             rows = rows.contiguous(memory_format=torch.channels_last)
         with torch.autocast(device.type, torch.bfloat16, enabled=self.compute == torch.bfloat16):
-            if self.capturable or not self.template.training:
-                return cast(Tensor, torch.func.functional_call(self.template, state, (rows,)))
+            if self.capturable or not module.training:
+                return cast(Tensor, module(rows))
             with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-                torch.manual_seed(int(derive(keys[replica : replica + 1], step)))
-                return cast(Tensor, torch.func.functional_call(self.template, state, (rows,)))
+                torch.manual_seed(int(key))
+                return cast(Tensor, module(rows))
+
+
+def _views(row: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Cut a row of numbers into views shaped like the tensors."""
+    parts = torch.split(row, [t.numel() for t in tensors])
+    return [part.view(t.shape) for part, t in zip(parts, tensors, strict=True)]
+
+
+def _move_into_matrix(
+    tensors: Sequence[Sequence[Tensor]], device: torch.device, dtype: torch.dtype
+) -> Tensor:
+    """Make the tensors of every replica views of one row of a matrix, which is returned."""
+    width = sum(t.numel() for t in tensors[0])
+    matrix = torch.zeros(len(tensors), width, device=device, dtype=dtype)
+    for row, own in zip(matrix, tensors, strict=True):
+        for place, tensor in zip(_views(row, own), own, strict=True):
+            place.copy_(tensor.detach())
+            tensor.data = place
+    return matrix
 
 
 def stack_modules(

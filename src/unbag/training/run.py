@@ -1,6 +1,7 @@
 """From replicas to outcomes: groups, stacks that fit the memory, and their training."""
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator, Sequence
 
@@ -13,6 +14,8 @@ from unbag.training.replica import Outcome, Replica
 from unbag.validation import check_choice, check_number, invalid
 
 __all__ = ["resolve_device", "train"]
+
+_CACHE = 2 << 20  # bytes of one layer's activations that a stack on the CPU may hold
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
@@ -39,23 +42,25 @@ def _matmul_precision(precision: str) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def _replicas_that_fit(replica: Replica, device: torch.device) -> int:
-    """Estimate how many replicas the free memory of the device holds."""
+def _replicas_per_stack(replica: Replica, device: torch.device) -> int:
+    """Estimate how many replicas a stack should hold.
+
+    On CUDA, as many as seven tenths of the memory hold: of all memory, not of what is free now,
+    so that a run that is resumed is cut into the same stacks. On the CPU a stack saves the cost of
+    starting operations, which only matters while a batch of activations stays in the cache.
+    """
+    parameters = list(replica.module.parameters())
+    row = math.prod(replica.bags.row_shape)
+    widths = [p.shape[0] for p in parameters if p.ndim > 1]
+    if any(p.ndim == 4 for p in parameters):  # convolutions: channels times pixels
+        widths = [width * row // 4 for width in widths]
     if device.type != "cuda":
-        return 1 << 20  # the operating system's concern: rows are not copied, weights are small
-    free, _ = torch.cuda.mem_get_info(device)
-    parameters = sum(p.numel() for p in replica.module.parameters())
-    row = 1
-    for size in replica.bags.row_shape:
-        row *= size
-    # Weights, gradient, two moments and temporaries; then, for each row of a batch, its input and
-    # about eight numbers for each activation (estimated by the widest layers: parameters / input).
-    widths = sum(p.shape[0] for p in replica.module.parameters() if p.ndim > 1)
-    if any(p.ndim == 4 for p in replica.module.parameters()):
-        widths *= row // max(replica.bags.row_shape[0], 1) // 4
-    needed = 40 * parameters + replica.rows_per_batch * (8 * row + 40 * widths)
-    needed += 64 * replica.bags.n_rows
-    return max(1, int(0.7 * free / needed))
+        widest = 4 * replica.rows_per_batch * max([*widths, row])
+        return max(1, _CACHE // widest)
+    weights = 40 * sum(p.numel() for p in parameters)  # with gradient, moments and temporaries
+    activations = replica.rows_per_batch * (8 * row + 40 * sum(widths))
+    _, memory = torch.cuda.mem_get_info(device)
+    return max(1, int(0.7 * memory / (weights + activations + 64 * replica.bags.n_rows)))
 
 
 def train(
@@ -102,14 +107,14 @@ def train(
         waiting = list(groups.values())
         while waiting:
             members = waiting.pop(0)
-            limit = _replicas_that_fit(replicas[members[0]], resolved)
+            limit = _replicas_per_stack(replicas[members[0]], resolved)
             if len(members) > limit:
                 waiting.insert(0, members[limit:])
                 members = members[:limit]
             part = [replicas[i] for i in members]
             saved = None
             if checkpoint is not None:
-                saved = Checkpoint(checkpoint, fingerprint(part, precision))
+                saved = Checkpoint(checkpoint, fingerprint(part, precision, resolved))
             try:
                 stack = Stack(part, resolved, precision, test_every)
                 results = stack.run(progress, saved, checkpoint_seconds)

@@ -8,13 +8,17 @@ tables; the second prints the tables of a record again. Every time is a median a
 """
 
 import argparse
+import contextlib
 import datetime
 import itertools
 import json
+import multiprocessing
+import os
 import platform
 import statistics
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +27,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import unbag
-from unbag.methods import Job, fit_many
+from unbag.methods import Job
 from unbag.methods.fitting import prepare
 from unbag.models import MLP
 from unbag.training.engine import Stack
@@ -37,6 +41,10 @@ PRIORS = {
     "asymmetric": unbag.priors.asymmetric(CLASSES, random_state=0),
     "non-square": unbag.priors.non_square(CLASSES, random_state=0),
 }
+
+
+def default_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def make_jobs(
@@ -120,32 +128,38 @@ def bytes_per_step(batch: int, number: int) -> float:
     return batch * (hidden + rows) + weights
 
 
-def measure_stack(
-    replicas: int, divisor: int, device: torch.device, precision: str, clock: Clock, steps: int
-) -> dict[str, Any]:
-    """Time whole epochs (plan, steps, history) of a stack, start-up apart."""
-    jobs = make_jobs(
+def stack_jobs(replicas: int, divisor: int, methods: tuple[str, ...] = METHODS) -> list[Job]:
+    return make_jobs(
         N,
         (FEATURES,),
         replicas,
-        METHODS,
+        methods,
         batch_size=N // divisor,
         epochs=EPOCHS,
         model_options={"depth": DEPTH, "width": WIDTH},
     )
-    return time_epochs(jobs, device, precision, clock, steps)
+
+
+def resnet_jobs(batch: int) -> list[Job]:
+    settings: dict[str, Any] = {"batch_size": batch, "epochs": 2, "model": "resnet20"}
+    return make_jobs(4 * batch, (3, 32, 32), 1, ("u-prr",), **settings)
 
 
 def time_epochs(
-    jobs: list[Job], device: torch.device, precision: str, clock: Clock, steps: int
+    jobs: list[Job], precision: str, steps: int, turn: Callable[[], Any]
 ) -> dict[str, Any]:
+    """Time whole epochs of a stack (plan, steps, history), start-up apart, when it is its turn."""
+    device = default_device()
+    clock = Clock(device)
+    torch.set_float32_matmul_precision("high")
     start = clock()
     stack = Stack([prepare(job, precision)[0] for job in jobs], device, precision)
     stack.run_epoch(0)
     start_up = clock() - start
     per_epoch = stack.batches.n_steps
-    repeats = max(3, steps // per_epoch)
-    epoch = median_seconds(lambda: stack.run_epoch(0), clock, repeats)
+    with turn():
+        repeats = max(3, steps // per_epoch)
+        epoch = median_seconds(lambda: stack.run_epoch(0), clock, repeats)
     batch, replicas = stack.batches.batch_size, len(jobs)
     number = 2 if precision == "bf16" else 4
     rate = replicas * per_epoch / epoch
@@ -161,42 +175,71 @@ def time_epochs(
     }
 
 
-def measure_resnet(device: torch.device, precision: str, clock: Clock) -> dict[str, float]:
-    """Forward, backward and step of ResNet-20 on CIFAR shapes at batch 5,000."""
-    batch = 5000 if device.type == "cuda" else 50
-    jobs = make_jobs(
-        4 * batch, (3, 32, 32), 1, ("u-prr",), batch_size=batch, epochs=2, model="resnet20"
-    )
-    result = time_epochs(jobs, device, precision, clock, steps=40)
-    return {"batch": batch, "step_ms": result["step_ms"], "start_up_s": result["start_up_s"]}
+def _worker(
+    name: str, jobs: Any, precision: str, steps: int, ready: Any, lock: Any, results: Any
+) -> None:
+    @contextlib.contextmanager
+    def turn() -> Iterator[None]:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            ready.wait(timeout=300)  # compilers of the other processes must have finished
+        with lock:
+            yield
+
+    try:
+        results.put((name, time_epochs(jobs[0](*jobs[1:]), precision, steps, turn)))
+    except Exception as error:  # noqa: BLE001 - a stack that fails is reported, the others go on
+        ready.abort()
+        results.put((name, {"error": repr(error)}))
 
 
-def measure_consistency(device: torch.device, precision: str, clock: Clock) -> dict[str, float]:
-    """Time prop-cr against prop, eight models at batch n/10."""
-    times = {}
-    for method in ("prop", "prop-cr"):
-        settings: dict[str, Any] = {"batch_size": N // 10, "epochs": EPOCHS}
-        settings["model_options"] = {"depth": DEPTH, "width": WIDTH}
-        jobs = make_jobs(N, (FEATURES,), 8, (method,), **settings)
-        times[method] = time_epochs(jobs, device, precision, clock, steps=50)["s_per_model"]
-    return {**times, "ratio": times["prop-cr"] / times["prop"]}
+def time_all(tasks: dict[str, Any], precision: str, steps: int, parallel: bool) -> dict[str, Any]:
+    """Time all stacks, one after another.
+
+    With ``parallel`` they start up at the same time in processes of their own: compiling is work
+    for the CPU, of which a machine with a GPU has many cores.
+    """
+    if not parallel:
+        return {
+            name: time_epochs(jobs[0](*jobs[1:]), precision, steps, contextlib.nullcontext)
+            for name, jobs in tasks.items()
+        }
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "2"
+    context = multiprocessing.get_context("spawn")
+    ready, lock, results = context.Barrier(len(tasks)), context.Lock(), context.Queue()
+    workers = [
+        context.Process(target=_worker, args=(name, jobs, precision, steps, ready, lock, results))
+        for name, jobs in tasks.items()
+    ]
+    for worker in workers:
+        worker.start()
+    found = {}
+    for _ in workers:
+        name, result = results.get()
+        found[name] = result
+        print(name, json.dumps(result), flush=True)
+    for worker in workers:
+        worker.join()
+    return found
 
 
-def measure_whole(batch: int, precision: str, clock: Clock) -> dict[str, float]:
-    """Train 96 models for all 500 epochs and take the time of everything, start-up included."""
-    jobs = make_jobs(
-        N,
-        (FEATURES,),
-        96,
-        METHODS,
-        batch_size=batch,
-        epochs=EPOCHS,
-        model_options={"depth": DEPTH, "width": WIDTH},
-    )
+def measure_whole(divisor: int, precision: str) -> dict[str, float]:
+    """Train 96 models for all 500 epochs, nothing left out, after a start-up that is timed too."""
+    device = default_device()
+    clock = Clock(device)
+    replicas = [prepare(job, precision)[0] for job in stack_jobs(96, divisor)]
     start = clock()
-    fit_many(jobs, precision=precision)
-    seconds = clock() - start
-    return {"batch": batch, "models": len(jobs), "s": seconds, "s_per_model": seconds / len(jobs)}
+    stack = Stack(replicas, device, precision)
+    ready = clock()
+    for epoch in range(EPOCHS):
+        stack.run_epoch(epoch)
+    seconds = clock() - ready
+    return {
+        "batch": N // divisor,
+        "models": len(replicas),
+        "start_up_s": ready - start,
+        "s": seconds,
+        "s_per_model": seconds / len(replicas),
+    }
 
 
 def looped_objective(
@@ -245,11 +288,10 @@ def measure_plain(device: torch.device, clock: Clock, looped: bool) -> float:
     return median_seconds(epoch, clock, repeats=3) * EPOCHS
 
 
-def measure(quick: bool) -> dict[str, Any]:
-    cuda = torch.cuda.is_available()
-    device = torch.device("cuda" if cuda else "cpu")
+def measure(quick: bool, save: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    device = default_device()
+    cuda = device.type == "cuda"
     precision = "bf16" if cuda else "float32"
-    torch.set_float32_matmul_precision("high")
     clock = Clock(device)
     record: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
@@ -261,28 +303,31 @@ def measure(quick: bool) -> dict[str, Any]:
         "methods": METHODS,
         "settings": list(PRIORS),
         "ceilings": ceilings(device, precision, clock),
-        "stacks": [],
+        "plain": measure_plain(device, clock, looped=False),
+        "looped": measure_plain(device, clock, looped=True),
+        "whole": [],
     }
-    sizes, divisors = (1, 8, 40, 96, 160), (10, 100, 500)
-    if quick or not cuda:
-        sizes, divisors = (1, 8), (10, 100)
-    for divisor in divisors:
-        for size in sizes:
-            steps = 60 if cuda else 10
-            row = measure_stack(size, divisor, device, precision, clock, steps)
-            record["stacks"].append(row)
-            print(json.dumps(row), flush=True)
-    for name, run in (
-        ("resnet20", lambda: measure_resnet(device, precision, clock)),
-        ("consistency", lambda: measure_consistency(device, precision, clock)),
-        ("plain", lambda: measure_plain(device, clock, looped=False)),
-        ("looped", lambda: measure_plain(device, clock, looped=True)),
-    ):
-        record[name] = run()
-        print(name, json.dumps(record[name]), flush=True)
-    record["whole"] = []
+    save(record)
     if cuda and not quick:
-        record["whole"] = [measure_whole(N // d, precision, clock) for d in (10, 100)]
+        record["whole"].append(measure_whole(10, precision))
+        print("whole", json.dumps(record["whole"]), flush=True)
+        save(record)
+    small = quick or not cuda
+    sizes, divisors = ((1, 8), (10, 100)) if small else ((1, 8, 40, 96, 160), (10, 100, 500))
+    tasks: dict[str, Any] = {
+        f"stack {size} n/{divisor}": (stack_jobs, size, divisor)
+        for divisor in divisors
+        for size in sizes
+    }
+    tasks["prop"] = (stack_jobs, 8, 10, ("prop",))
+    tasks["prop-cr"] = (stack_jobs, 8, 10, ("prop-cr",))
+    tasks["resnet20"] = (resnet_jobs, 5000 if cuda else 50)
+    results = time_all(tasks, precision, 60 if cuda else 5, parallel=cuda)
+    record["stacks"] = [r for name, r in results.items() if name.startswith("stack")]
+    record["stacks"].sort(key=lambda r: (-r.get("batch", 0), r.get("stack", 0)))
+    for name in ("prop", "prop-cr", "resnet20"):
+        record[name] = results[name]
+    save(record)
     return record
 
 
@@ -297,18 +342,19 @@ def table(record: dict[str, Any]) -> str:
         f"{top['matmul_tflops']:.3g} TFLOP/s, large copy {top['copy_tb_per_s']:.3g} TB/s.",
         "",
         "| stack | batch | ms a step | s a model (500 epochs) | model-steps/s | TFLOP/s "
-        "(of ceiling) | TB/s counted (of ceiling) | start-up, s |",
-        "|---|---|---|---|---|---|---|---|",
+        "(of ceiling) | TB/s counted (of ceiling) |",
+        "|---|---|---|---|---|---|---|",
     ]
     lines += [
         f"| {r['stack']} | {r['batch']:,} | {r['step_ms']:.2f} | {r['s_per_model']:.2f} "
         f"| {r['model_steps_per_s']:,.0f} | {r['tflops']:.3g} "
         f"({r['tflops'] / top['matmul_tflops']:.0%}) | {r['tb_per_s']:.3g} "
-        f"({r['tb_per_s'] / top['copy_tb_per_s']:.0%}) | {r['start_up_s']:.0f} |"
+        f"({r['tb_per_s'] / top['copy_tb_per_s']:.0%}) |"
         for r in record["stacks"]
     ]
     best = min(r["s_per_model"] for r in record["stacks"] if r["batch"] == N // 10)
-    net, consistency = record["resnet20"], record["consistency"]
+    net = record["resnet20"]
+    consistency = record["prop-cr"]["step_ms"] / record["prop"]["step_ms"]
     lines += [
         "",
         "| one model, 500 epochs at batch n/10 | seconds | ratio to the stack |",
@@ -320,12 +366,12 @@ def table(record: dict[str, Any]) -> str:
         f"| {record['looped'] / best:,.0f} |",
         "",
         f"ResNet-20, batch {net['batch']:,}: {net['step_ms']:.1f} ms for forward, backward and "
-        f"step (start-up {net['start_up_s']:.0f} s). `prop-cr` takes {consistency['ratio']:.2f} "
+        f"step. `prop-cr` takes {consistency:.2f} "
         "times as long as `prop`.",
     ]
     lines += [
-        f"\nAll {EPOCHS} epochs of {w['models']} models at batch {w['batch']:,}, start-up "
-        f"included: {w['s']:.0f} s, {w['s_per_model']:.2f} s a model."
+        f"\nAll {EPOCHS} epochs of {w['models']} models at batch {w['batch']:,}: {w['s']:.0f} s, "
+        f"{w['s_per_model']:.2f} s a model, after a start-up of {w['start_up_s']:.0f} s."
         for w in record["whole"]
     ]
     return "\n".join(lines)
@@ -340,10 +386,12 @@ def main() -> None:
     if arguments.table:
         print(table(json.loads(arguments.table.read_text())))
         return
-    record = measure(arguments.quick)
-    if arguments.record:
-        arguments.record.write_text(json.dumps(record, indent=1) + "\n")
-    print(table(record))
+
+    def save(record: dict[str, Any]) -> None:
+        if arguments.record:
+            arguments.record.write_text(json.dumps(record, indent=1) + "\n")
+
+    print(table(measure(arguments.quick, save)))
 
 
 if __name__ == "__main__":

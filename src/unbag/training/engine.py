@@ -437,14 +437,14 @@ class Stack:
 
     def _compile_and_record(self) -> None:
         """Compile the step and record it as one CUDA graph, leaving the state as it was."""
-        self._loss = torch.compile(self._forward_and_evaluate)
-        self._forward = torch.compile(self._forward_batch)
-        self._evaluate = torch.compile(self._evaluate_batch)
-        self._update = torch.compile(self._adam)
-        self._count = torch.compile(self._count_errors)
-        self._probe_start = torch.compile(self._random_direction)
-        self._probe = torch.compile(self._divergence_at)
-        self._probe_end = torch.compile(self._scaled)
+        self._loss = _compiled(self._forward_and_evaluate)
+        self._forward = _compiled(self._forward_batch)
+        self._evaluate = _compiled(self._evaluate_batch)
+        self._update = _compiled(self._adam)
+        self._count = _compiled(self._count_errors)
+        self._probe_start = _compiled(self._random_direction)
+        self._probe = _compiled(self._divergence_at)
+        self._probe_end = _compiled(self._scaled)
         kept = {**self.state, **{f"sum.{k}": v for k, v in self.sums.items()}}
         copies = {name: value.clone() for name, value in kept.items()}
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -460,6 +460,21 @@ class Stack:
         with torch.no_grad():
             for name, value in kept.items():
                 value.copy_(copies[name])
+
+
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile for the shapes at hand.
+
+    Every stack has shapes of its own, and torch would soon take them for variable ones, which is
+    slower, or stop compiling after eight of them.
+    """
+    compiled = torch.compile(function, dynamic=False)
+
+    def call(*arguments: Any) -> Any:
+        with torch._dynamo.config.patch(recompile_limit=1 << 20):
+            return compiled(*arguments)
+
+    return call
 
 
 def _as_tensor(rows: Any) -> Tensor:

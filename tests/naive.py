@@ -124,7 +124,7 @@ def u_prr(
     batch: Batch,
     loss: LossOfOneClass = cross_entropy,
     *,
-    alpha: float = 0.5,
+    alpha: float = 0.7,
     ascent_scale: float = 5.0,
 ) -> Tensor:
     weights, risk, regulariser = risk_weights(batch), torch.zeros(()), torch.zeros(())

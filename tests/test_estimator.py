@@ -195,6 +195,30 @@ def test_probabilities_under_another_prior(data):
     np.testing.assert_allclose(without.sum(1), 1)
 
 
+def test_predictions_hold_under_the_test_prior(data):
+    X, ids, _ = data
+    pi = np.array([0.05, 0.05, 0.9])
+    clf = make(method="prop", test_prior=pi, epochs=20).fit(X, ids)
+    plain = make(method="prop", epochs=20).fit(X, ids)
+    share = np.array([40, 45, 50]) / 135 @ THETA
+    np.testing.assert_allclose(clf.test_prior_, pi)
+    np.testing.assert_allclose(clf.output_prior_, share)
+    np.testing.assert_allclose(plain.test_prior_, share)
+    # prop does not train with the test prior, so the softmax η of both is the same.
+    rows = torch.tensor(clf.scaler_.transform(X), dtype=torch.float32)
+    with torch.no_grad():
+        eta = torch.softmax(clf.module_(rows).double(), -1).numpy()
+    np.testing.assert_allclose(plain.predict_proba(X), eta, rtol=0, atol=1e-12)
+    moved = eta * pi / share
+    moved /= moved.sum(1, keepdims=True)
+    np.testing.assert_allclose(clf.predict_proba(X), moved, rtol=0, atol=1e-12)
+    assert clf.predict(X).tolist() == np.array(CLASSES)[moved.argmax(1)].tolist()
+    assert (clf.predict(X) != plain.predict(X)).any()
+    # Where the prior of the rows is given, it counts instead.
+    np.testing.assert_allclose(clf.predict_proba(X, prior=share), eta, rtol=0, atol=1e-12)
+    assert clf.predict(X, prior=share).tolist() == plain.predict(X).tolist()
+
+
 def test_a_prior_for_a_class_that_was_never_there(data):
     X, ids, _ = data
     table = pd.DataFrame([[0.8, 0.2, 0], [0.3, 0.7, 0], [0.5, 0.5, 0]], IDS, CLASSES)
@@ -272,6 +296,28 @@ def test_warm_start_goes_on(data):
     assert clf.history_["objective"].mean() < first.mean()
     again = make(epochs=15).fit(X, ids)
     np.testing.assert_array_equal(again.fit(X, ids).history_["objective"], first)
+
+
+@pytest.mark.parametrize(
+    "priors",
+    [
+        TABLE[CLASSES[::-1]],
+        TABLE.rename(columns={"maybe": "never"}),
+        pd.DataFrame([[0.8, 0.2], [0.3, 0.7], [0.5, 0.5]], IDS, CLASSES[:2]),
+    ],
+    ids=["order", "names", "number"],
+)
+def test_warm_start_with_other_classes_is_an_error(data, priors):
+    X, ids, _ = data
+    clf = make(warm_start=True).fit(X, ids)
+    before = clf.predict_proba(X)
+    clf.set_params(priors=priors)
+    message = r"priors must be of the classes of the last fit, 'yes', 'no', 'maybe'.*warm_start"
+    with pytest.raises(InvalidInputError, match=message):
+        clf.fit(X, ids)
+    np.testing.assert_array_equal(clf.predict_proba(X), before)
+    clf.set_params(warm_start=False).fit(X, ids)
+    assert clf.classes_.tolist() == priors.columns.tolist()
 
 
 def test_names_of_features(data):

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from unbag.demo import plot_demo, run_demo
+from unbag.demo import plot_history, run_demo
 from unbag.exceptions import UnbagError
 
 __all__ = ["app"]
@@ -37,19 +37,18 @@ def demo(
     start = time.perf_counter()
     try:
         rows = run_demo(seed=seed, verbose=console.is_terminal)
-        plot_demo(rows, output)
+        shown = ("unbiased", "u-prr", "prop")
+        plot_history({row.method: row.history for row in rows if row.method in shown}, output)
     except (UnbagError, OSError) as error:
         Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False)
         raise typer.Exit(1) from None
     table = Table(title="Digits in ten bags of known class shares, no labels")
-    for heading in ("method", "what it does"):
-        table.add_column(heading)
+    table.add_column("method")
     for heading in ("true error, %", "label-free estimate, %", "best epoch, %", "epochs"):
         table.add_column(heading, justify="right")
     for row in rows:
         table.add_row(
             row.method,
-            row.summary,
             f"{100 * row.test_error:.1f}",
             f"{100 * row.label_free_error:.1f}",
             f"{100 * row.best_test_error:.1f}",

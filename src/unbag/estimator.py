@@ -64,10 +64,8 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ``"linear"``, ``"mlp"``, ``"resnet20"``, a module, or a factory f(row_shape, n_classes).
     depth, width, dropout : int, int, float
         Of the MLP.
-    epochs, batch_size : int, default=None
+    epochs, batch_size, learning_rate : int, int, float, default=None
         None means a value from the number of rows.
-    learning_rate : float, default=1e-3
-        Of Adam.
     weight_decay : float, default=1e-5
         In Adam's L2 form.
     batching : {"stratified", "shuffled"}, default="stratified"
@@ -130,7 +128,7 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dropout: float = 0.0,
         epochs: int | None = None,
         batch_size: int | None = None,
-        learning_rate: float = 1e-3,
+        learning_rate: float | None = None,
         weight_decay: float = 1e-5,
         batching: str = "stratified",
         standardize: bool = True,

@@ -10,6 +10,7 @@ from unbag import objectives
 from unbag.models import MLP
 from unbag.training import Replica, TestSet, train
 from unbag.training.batches import BATCHINGS
+from unbag.training.engine import Stack
 from unbag.training.randomness import seed_keys
 
 K, D = 3, 4
@@ -98,6 +99,26 @@ def test_a_replica_of_a_mixed_stack_equals_itself_alone(batching):
     order = np.random.default_rng(0).permutation(len(replicas))
     for i, outcome in zip(order, run([replicas[i] for i in order]), strict=True):
         assert_same(outcome, stacked[i])
+
+
+@pytest.mark.parametrize(("room", "sizes"), [(0, [1] * 12), (5, [5, 5, 2]), (100, [12])])
+def test_stacks_are_cut_to_the_cache_with_the_same_results(monkeypatch, room, sizes):
+    replicas = mixed_replicas()
+    whole = run(replicas)
+    seen = []
+
+    class Watched(Stack):
+        def __init__(self, part, *args):
+            seen.append(len(part))
+            super().__init__(part, *args)
+
+    monkeypatch.setattr("unbag.training.run.Stack", Watched)
+    widest = 4 * 30 * 6  # bytes of the activations of a layer: 30 rows, 6 units
+    monkeypatch.setattr("unbag.training.run._CACHE", room * widest)
+    cut = run(replicas)
+    assert seen == sizes
+    for one, other in zip(cut, whole, strict=True):
+        assert_same(one, other)
 
 
 def test_rows_and_bag_sizes_may_differ_within_a_stack():
@@ -240,12 +261,41 @@ def test_a_diverged_replica_leaves_the_others_unchanged(rate):
         assert_same(outcome, run([replica])[0])
     outcome = stacked[1]
     assert outcome.diverged
-    assert outcome.stop_reason == f"the objective was not finite in epoch {outcome.n_epochs}"
+    assert (
+        outcome.stop_reason
+        == f"the objective or its gradient was not finite in epoch {outcome.n_epochs}"
+    )
     assert len(outcome.history["objective"]) == outcome.n_epochs < 20
     for value in outcome.module.state_dict().values():
         assert torch.isfinite(value).all()
     with pytest.raises(unbag.exceptions.TrainingDivergedError, match=outcome.stop_reason):
         outcome.raise_if_diverged()
+
+
+def test_a_gradient_whose_square_overflows_is_a_divergence():
+    X, y = make_data()
+
+    def linear(seed, rows):
+        module = mlp(seed, depth=1).float()
+        return make_replica("u-prr", data=(rows, y), seed=seed, module=module)
+
+    good = [linear(1, X), linear(2, X)]
+    large = [linear(3, 1e25 * X), linear(4, -1e25 * X)]  # 1e50 is no number of 32 bits
+    replicas = [large[0], good[0], large[1], good[1]]
+    assert len({replica.group for replica in replicas}) == 1
+    stacked = train(replicas, device="cpu")
+    for replica, outcome in zip(good, stacked[1::2], strict=True):
+        assert_same(outcome, train([replica], device="cpu")[0], atol=1e-5)
+        assert not outcome.diverged
+        assert outcome.n_epochs == 20
+    for replica, outcome in zip(large, stacked[::2], strict=True):
+        assert np.isfinite(outcome.history["objective"]).all()  # unlike the gradient
+        assert outcome.diverged
+        assert outcome.n_epochs == 1
+        for name, value in outcome.module.state_dict().items():
+            assert torch.equal(value, replica.module.state_dict()[name])  # the last finite ones
+        with pytest.raises(unbag.exceptions.TrainingDivergedError, match="large values in X"):
+            outcome.raise_if_diverged()
 
 
 def test_training_ends_when_every_replica_has_ended():

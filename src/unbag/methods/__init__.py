@@ -5,6 +5,7 @@ from unbag.methods.fitting import (
     Job,
     default_batch_size,
     default_epochs,
+    default_learning_rate,
     fit_many,
 )
 from unbag.methods.registry import METHODS, Method, get_method
@@ -16,6 +17,7 @@ __all__ = [
     "Method",
     "default_batch_size",
     "default_epochs",
+    "default_learning_rate",
     "fit_many",
     "get_method",
 ]

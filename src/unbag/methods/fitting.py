@@ -24,31 +24,47 @@ __all__ = [
     "Job",
     "default_batch_size",
     "default_epochs",
+    "default_learning_rate",
     "fit_many",
 ]
 
 
 def default_batch_size(n_rows: int) -> int:
-    """Batch size for n rows: a tenth of them, at least 64 and at most 1,024.
+    """Batch size for n rows: about a tenth of them, but 512 to 2,048, in batches of equal size.
+
+    The zero-one partial risks of u-prr are shares of a bag in a batch; of few rows they say
+    little, so small tables are trained in one batch.
 
     Examples
     --------
-    >>> [default_batch_size(n) for n in (50, 2_000, 60_000)]
-    [64, 200, 1024]
+    >>> [default_batch_size(n) for n in (50, 1_300, 7_490, 60_000)]
+    [50, 433, 749, 2068]
     """
-    return int(np.clip(n_rows // 10, 64, 1024))
+    target = float(np.clip(n_rows / 10, 512, 2048))
+    return n_rows // max(1, round(n_rows / target))
 
 
 def default_epochs(n_rows: int) -> int:
-    """Epochs for n rows: about 2,000 steps of the default batch, 20 to 200 epochs.
+    """Epochs for n rows: 1,000 steps of the default batch, but 20 to 100 epochs.
 
     Examples
     --------
-    >>> [default_epochs(n) for n in (50, 2_000, 60_000)]
-    [200, 200, 34]
+    >>> [default_epochs(n) for n in (50, 7_490, 60_000)]
+    [100, 100, 34]
     """
-    steps = max(1, n_rows // default_batch_size(n_rows))
-    return int(np.clip(2000 // steps, 20, 200))
+    steps = n_rows // default_batch_size(n_rows)
+    return int(np.clip(1000 // steps, 20, 100))
+
+
+def default_learning_rate(n_rows: int) -> float:
+    """Adam's learning rate for n rows: 0.001, and more where the default batch is above 512.
+
+    Examples
+    --------
+    >>> [round(default_learning_rate(n), 5) for n in (50, 7_490, 60_000)]
+    [0.001, 0.00121, 0.00201]
+    """
+    return 1e-3 * float(np.sqrt(max(default_batch_size(n_rows), 512) / 512))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +87,8 @@ class Job:
     model : str, nn.Module or factory
     model_options : dict
         ``depth``, ``width`` and ``dropout`` of the MLP.
-    learning_rate, weight_decay : float
+    learning_rate : float, optional
+    weight_decay : float
     batch_size, epochs : int, optional
     batching : {"stratified", "shuffled"}
     seed : int
@@ -88,7 +105,7 @@ class Job:
     loss: str | LossOfEveryClass = "cross-entropy"
     model: str | nn.Module | ModuleFactory = "mlp"
     model_options: dict[str, Any] = field(default_factory=dict)
-    learning_rate: float = 1e-3
+    learning_rate: float | None = None
     weight_decay: float = 1e-5
     batch_size: int | None = None
     epochs: int | None = None
@@ -206,7 +223,9 @@ def prepare(job: Job, precision: str) -> tuple[Replica, tuple[NDArray[np.float64
         seed=job.seed,
         epochs=default_epochs(n) if job.epochs is None else job.epochs,
         batch_size=default_batch_size(n) if job.batch_size is None else job.batch_size,
-        learning_rate=job.learning_rate,
+        learning_rate=(
+            default_learning_rate(n) if job.learning_rate is None else job.learning_rate
+        ),
         weight_decay=job.weight_decay,
         batching=job.batching,
         sample_weight=job.sample_weight,

@@ -34,7 +34,7 @@ class PartialRiskRegularized(RiskObjective):
     ----------
     priors : ClassPriors, array, dict or DataFrame of shape (M, K)
     test_prior : array of shape (K,)
-    alpha : float in [0, 1], default=0.5
+    alpha : float in [0, 1], default=0.7
         α, the share of the rewritten risk. The paper tries 0.1, 0.3, 0.5, 0.7 and 0.9.
     ascent_scale : float, default=5.0
         s_GA, the scale of gradient ascent. The paper tries 0.1, 0.2, 0.5, 1, 2, 5 and 10.
@@ -60,7 +60,7 @@ class PartialRiskRegularized(RiskObjective):
         priors: Any,
         test_prior: Any,
         *,
-        alpha: float = 0.5,
+        alpha: float = 0.7,
         ascent_scale: float = 5.0,
         loss: str | LossOfEveryClass = "cross-entropy",
     ) -> None:

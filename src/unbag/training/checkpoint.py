@@ -67,7 +67,8 @@ def fingerprint(replicas: Sequence[Replica], precision: str, device: torch.devic
             # A function has no name to rely on, but its values tell losses apart.
             replica.objective.loss(_PROBE.expand(2, bags.priors.n_classes).cumsum(1)),
             *replica.objective.state_dict().values(),
-            *replica.module.state_dict().values(),
+            *replica.module.parameters(),
+            *replica.module.buffers(),
         ):
             _update(digest, value)
     return digest.hexdigest()

@@ -402,7 +402,7 @@ class Stack:
             column = torch.stack([v[r] for v in values[:n_epochs]]).double().numpy()
             history[name] = column[:, :m] if column.ndim == 3 else column
         if diverged:
-            reason = f"the objective was not finite in epoch {n_epochs}"
+            reason = f"the objective or its gradient was not finite in epoch {n_epochs}"
         elif self.ended[r]:
             reason = f"the mean empirical risk was negative in epoch {n_epochs}"
         else:

@@ -321,21 +321,26 @@ class StackedModules(StackedNetwork):
     def extract(self, replica: int) -> nn.Module:
         """Return one replica as an ordinary module on the CPU."""
         module = copy.deepcopy(self.originals[replica])
-        module.load_state_dict(self.modules[replica].state_dict())
+        trained = self.modules[replica]
+        module.load_state_dict(trained.state_dict())
+        with torch.no_grad():
+            for own, buffer in zip(module.buffers(), trained.buffers(), strict=True):
+                own.copy_(buffer)  # also those that are not part of the state
         return module.eval()
 
     def forward(
         self, x: Tensor, keys: Tensor, step: Tensor | int, *, training: bool, track: bool = True
     ) -> Tensor:
         """Logits (R, n, K) of rows (R, n, ...)."""
-        before = None if track else self.buffers.clone()
+        remembered = [] if track else [self.buffers, *self.counters.values()]
+        before = [buffer.clone() for buffer in remembered]
         logits = [
             self._run(module.train(training), rows, derive(keys[r : r + 1], step))
             for r, (module, rows) in enumerate(zip(self.modules, x.unbind(0), strict=True))
         ]
-        if before is not None:
-            with torch.no_grad():
-                self.buffers.copy_(before)
+        with torch.no_grad():
+            for buffer, copied in zip(remembered, before, strict=True):
+                buffer.copy_(copied)
         return torch.stack(logits).to(self.weights.dtype)
 
     def _run(self, module: nn.Module, rows: Tensor, key: Tensor) -> Tensor:
@@ -373,6 +378,14 @@ def stack_modules(
     modules: Sequence[nn.Module], device: torch.device, dtype: torch.dtype, compute: torch.dtype
 ) -> StackedNetwork:
     """Stack modules of one architecture in the form that trains them fastest."""
-    if all(type(m) is MLP for m in modules):
+    if all(type(m) is MLP and _is_standard(m) for m in modules):
         return StackedMLP(cast(list[MLP], modules), device, dtype, compute)
     return StackedModules(modules, device, dtype, compute)
+
+
+def _is_standard(module: MLP) -> bool:
+    """Whether nobody froze weights or changed the normalisation after the MLP was made."""
+    norms = module.blocks()[1]
+    return all(p.requires_grad for p in module.parameters()) and all(
+        norm.eps == _EPS and norm.momentum == _MOMENTUM for norm in norms
+    )

@@ -27,7 +27,8 @@ def module_settings(module: nn.Module) -> tuple[object, ...]:
         for key, value in vars(layer).items()
         if key != "training" and isinstance(value, simple)
     ]
-    return (*layers, *((name, tuple(p.shape)) for name, p in module.named_parameters()))
+    weights = [(n, tuple(p.shape), p.requires_grad) for n, p in module.named_parameters()]
+    return (*layers, *weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +100,12 @@ class Replica:
         check_number("learning_rate", self.learning_rate, low=0, low_open=True)
         check_number("weight_decay", self.weight_decay, low=0)
         check_choice("batching", self.batching, BATCHINGS)
+        parameters = list(self.module.parameters())
+        if any(isinstance(p, nn.parameter.UninitializedParameter) for p in parameters):
+            remedy = "run it on a row once, or give the sizes of its layers."
+            raise invalid("model", "a module whose shapes are known", "a lazy one", remedy)
+        if not any(p.requires_grad for p in parameters):
+            raise invalid("model", "a module with parameters to train", "none that requires_grad")
         if self.test is not None:
             # Both lie in one array on the device, and bytes are scaled to [0, 1], other types not.
             types = [str(x.dtype).removeprefix("torch.") for x in (self.bags.source, self.test.X)]
@@ -117,6 +124,7 @@ class Replica:
         return (
             type(module),
             getattr(module, "architecture", None) or module_settings(module),
+            tuple(p.requires_grad for p in module.parameters()),
             self.bags.row_shape,
             str(self.bags.source.dtype),
             self.epochs,

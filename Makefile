@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow lint bench bench-stack clean
 
 demo: $(READY)
 	$(BIN)/unbag demo
@@ -23,6 +23,9 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/objectives.py
+
+bench-stack: $(READY)
+	$(BIN)/python benchmarks/stack.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

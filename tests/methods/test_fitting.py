@@ -4,7 +4,14 @@ import torch
 
 import unbag
 from unbag.exceptions import InvalidInputError, RankError
-from unbag.methods import METHODS, Job, default_batch_size, default_epochs, fit_many
+from unbag.methods import (
+    METHODS,
+    Job,
+    default_batch_size,
+    default_epochs,
+    default_learning_rate,
+    fit_many,
+)
 from unbag.models import MLP
 from unbag.training import TestSet
 
@@ -191,7 +198,10 @@ def test_seeds_decide():
     assert not np.allclose(one, other)
 
 
-@pytest.mark.parametrize("n", [1, 10, 64, 639, 640, 5000, 10**5, 10**7])
+@pytest.mark.parametrize("n", [1, 10, 512, 769, 5000, 7490, 10**5, 10**7])
 def test_defaults_are_in_their_ranges(n):
-    assert 64 <= default_batch_size(n) <= 1024
-    assert 20 <= default_epochs(n) <= 200
+    batch = default_batch_size(n)
+    assert min(n, 350) <= batch <= 2100
+    assert n % batch < n / 20  # equal batches leave out few rows
+    assert 20 <= default_epochs(n) <= 100
+    assert 1e-3 <= default_learning_rate(n) <= 2.1e-3

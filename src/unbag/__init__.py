@@ -2,8 +2,9 @@
 
 from unbag import datasets, exceptions, methods, objectives, priors
 from unbag.bags import Bags, make_bags
-from unbag.estimator import UnbagClassifier, cross_val_predict
+from unbag.estimator import UnbagClassifier
 from unbag.priors import ClassPriors
+from unbag.selection import cross_val_predict
 
 __all__ = [
     "Bags",

@@ -7,8 +7,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.model_selection import check_cv
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -17,7 +16,6 @@ from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
-    indexable,
     validate_data,
 )
 from torch import Tensor, nn
@@ -30,9 +28,9 @@ from unbag.models import ModuleFactory
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.priors import ClassPriors, check_test_prior
 from unbag.training import TestSet, resolve_device
-from unbag.validation import check_choice, invalid, shorten
+from unbag.validation import invalid, shorten
 
-__all__ = ["UnbagClassifier", "cross_val_predict"]
+__all__ = ["UnbagClassifier"]
 
 _PREDICT_ROWS = 8192
 
@@ -385,48 +383,3 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def _pure(classes: NDArray[Any]) -> ClassPriors:
     """Bags of one class each, named by it."""
     return ClassPriors(np.eye(len(classes)), classes, classes)
-
-
-def cross_val_predict(
-    estimator: UnbagClassifier,
-    X: Any,
-    y: Any,
-    *,
-    cv: Any = None,
-    method: str = "predict_proba",
-) -> NDArray[Any]:
-    """Predict every row by a model that was fitted without it.
-
-    scikit-learn's function of this name re-encodes ``y`` for probabilities, so bag ids would no
-    longer match the priors; this one keeps them.
-
-    Parameters
-    ----------
-    estimator : UnbagClassifier, or a Pipeline that ends in one
-    X : array of shape (n, ...)
-    y : array of shape (n,)
-        Bag id of every row.
-    cv : int or splitter, optional
-        Folds, by default five, stratified by bag.
-    method : {"predict_proba", "predict"}
-
-    Returns
-    -------
-    array of shape (n, K) or (n,)
-    """
-    check_choice("method", method, ["predict_proba", "predict"])
-    X, ids = indexable(np.asarray(X) if isinstance(X, list) else X, np.asarray(y))
-    folds = list(check_cv(cv, ids, classifier=True).split(X, ids))
-    times = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(ids))
-    if (times != 1).any():
-        raise invalid("cv", "a splitter whose test folds hold every row once", repr(cv))
-    take = X.iloc.__getitem__ if hasattr(X, "iloc") else X.__getitem__
-    result: NDArray[Any] | None = None
-    for train, test in folds:
-        fitted = clone(estimator).fit(take(train), ids[train])
-        part = getattr(fitted, method)(take(test))
-        if result is None:
-            result = np.empty((len(ids), *part.shape[1:]), dtype=part.dtype)
-        result[test] = part
-    assert result is not None
-    return result

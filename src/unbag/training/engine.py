@@ -20,6 +20,7 @@ from unbag.training.networks import stack_modules
 from unbag.training.progress import TrainingProgress
 from unbag.training.randomness import derive, seed_keys, uniform
 from unbag.training.replica import Outcome, Replica
+from unbag.training.rows import Rows
 
 __all__ = ["PRECISIONS", "Stack"]
 
@@ -31,7 +32,6 @@ PRECISIONS = {
     "bf16": (torch.float32, torch.bfloat16),
 }
 _BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-8  # Adam's
-_TEST_CHUNK = 2500
 _DROPOUT, _NOISE = 100, 101  # what a derived key is for; batches use small numbers
 
 
@@ -67,10 +67,9 @@ class Stack:
         self.network = stack_modules([r.module for r in self.replicas], device, self.dtype, compute)
         self.keys = seed_keys([r.seed for r in self.replicas], device)
         self.n_bags = max(r.objective.n_bags for r in self.replicas)
-        self._place_rows()
-        self._place_tests()
+        self.rows = Rows(self.replicas, device, self.dtype)
         batching = BATCHINGS[first.batching]
-        self.batches = batching(self.bag_index, self.n_bags, first.rows_per_batch, self.keys)
+        self.batches = batching(self.rows.bag_index, self.n_bags, first.rows_per_batch, self.keys)
         self.objectives = self._stack_objectives()
         self.consistent = isinstance(first.objective, ProportionConsistency)
         self._place_state()
@@ -85,49 +84,6 @@ class Stack:
         self._graph: torch.cuda.CUDAGraph | None = None
         if device.type == "cuda" and self.network.capturable:
             self._compile_and_record()
-
-    # ------------------------------------------------------------------ what lies on the device
-
-    def _place_rows(self) -> None:
-        sources: dict[int, tuple[int, Tensor]] = {}
-        offset = 0
-        for replica in self.replicas:
-            for source in (replica.bags.source, replica.test.X if replica.test else None):
-                if source is not None and id(source) not in sources:
-                    sources[id(source)] = (offset, _as_tensor(source))
-                    offset += len(source)
-        tensors = [t.to(self.device) for _, t in sources.values()]
-        self.data = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
-        self._offset = {key: start for key, (start, _) in sources.items()}
-
-        n = max(r.bags.n_rows for r in self.replicas)
-        size = (len(self.replicas), n)
-        rows, bag_index = np.zeros(size, np.int64), np.full(size, -1, np.int64)
-        weight = np.zeros(size) if self.replicas[0].sample_weight is not None else None
-        for r, replica in enumerate(self.replicas):
-            bags, own = replica.bags, replica.bags.n_rows
-            index = np.arange(own) if bags.rows is None else bags.rows
-            rows[r, :own] = index + self._offset[id(bags.source)]
-            bag_index[r, :own] = bags.bag_index
-            if weight is not None:
-                weight[r, :own] = replica.sample_weight
-        self.rows = torch.tensor(rows, device=self.device)  # (R, n)
-        self.bag_index = torch.tensor(bag_index, device=self.device)  # (R, n)
-        self.weight = None if weight is None else self._tensor(weight)
-
-    def _place_tests(self) -> None:
-        self.test_rows = self.test_labels = None
-        if self.replicas[0].test is None:
-            return
-        tests = [r.test for r in self.replicas if r.test is not None]
-        rows = [np.arange(len(t.y)) + self._offset[id(t.X)] for t in tests]
-        self.test_rows = torch.tensor(np.stack(rows), device=self.device)
-        self.test_labels = torch.tensor(np.stack([t.y for t in tests]), device=self.device)
-        shifts = [
-            np.zeros(r.objective.theta.shape[-1]) if r.logit_shift is None else r.logit_shift
-            for r in self.replicas
-        ]
-        self.logit_shift = self._tensor(np.stack(shifts))[:, None]  # (R, 1, K)
 
     def _stack_objectives(self) -> list[tuple[slice, Objective]]:
         groups: dict[str, list[int]] = {}
@@ -180,7 +136,7 @@ class Stack:
             "presence": zeros(replicas, self.n_bags),
         }
         names = ["objective", "empirical_risk", "negative_share", "partial_risks"]
-        names += [] if self.test_rows is None else ["test_error"]
+        names += ["test_error"] if self.rows.tested else []
         self.history: dict[str, list[Tensor]] = {name: [] for name in names}
         self.ended = [0] * replicas  # epochs run; 0 while running
 
@@ -244,14 +200,9 @@ class Stack:
         _, logits = self._forward_batch(positions)
         return self._evaluate_batch(positions, logits)
 
-    def _inputs(self, rows: Tensor) -> Tensor:
-        """Rows as numbers of the weights' type; bytes are scaled to [0, 1]."""
-        x = self.data[rows]
-        return x.to(self.dtype) / 255 if x.dtype == torch.uint8 else x.to(self.dtype)
-
     def _forward_batch(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Rows (R, B, ...) and their logits (R, B, K)."""
-        x = self._inputs(self.rows.gather(1, positions))
+        x = self.rows.batch(positions)
         keys = derive(self.keys, _DROPOUT)
         return x, self.network.forward(x, keys, self.state["step"], training=True)
 
@@ -263,8 +214,8 @@ class Stack:
         perturbation: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Objective of every replica (R,), partial risks (R, M, K) and presence (R, M)."""
-        bag_index = self.bag_index.gather(1, positions)
-        weight = None if self.weight is None else self.weight.gather(1, positions)
+        bag_index = self.rows.bag_index.gather(1, positions)
+        weight = None if self.rows.weight is None else self.rows.weight.gather(1, positions)
         statistics = self.objectives[0][1].statistics(
             logits, bag_index, weight, self.batches.inclusion
         )
@@ -352,41 +303,36 @@ class Stack:
 
     @torch.no_grad()
     def _end_epoch(self, epoch: int) -> None:
-        test = epoch + 1 == self.epochs or (epoch + 1) % self.test_every == 0
         sums, steps = self.sums, self.batches.n_steps
         risk = sums["empirical_risk"] / steps
+        active = self.state["active"]
+        stopping = active & self.stop_when_negative & (risk < 0)
         row = {
             "objective": sums["objective"] / steps,
             "empirical_risk": risk,
             "negative_share": torch.where(risk.isnan(), risk, sums["negative_share"] / steps),
             "partial_risks": sums["partial_risks"] / sums["presence"][..., None],
         }
-        if self.test_rows is not None:
+        if self.rows.tested:
+            due = epoch + 1 == self.epochs or (epoch + 1) % self.test_every == 0
+            test = due or bool(stopping.any())
             row["test_error"] = self._test_error() if test else torch.full_like(risk, torch.nan)
         for name, value in row.items():
             self.history[name].append(value.cpu())
-        active = self.state["active"]
-        active.logical_and_(~(self.stop_when_negative & (risk < 0)))
+        active.logical_and_(~stopping)
         for r, running in enumerate(active.tolist()):
             if not running and not self.ended[r]:
                 self.ended[r] = epoch + 1
 
     def _test_error(self) -> Tensor:
-        assert self.test_rows is not None
-        assert self.test_labels is not None
         wrong = torch.zeros_like(self.sums["objective"])
-        chunks = zip(
-            torch.split(self.test_rows, _TEST_CHUNK, 1),
-            torch.split(self.test_labels, _TEST_CHUNK, 1),
-            strict=True,
-        )
-        for rows, labels in chunks:
+        for rows, labels in self.rows.test_chunks():
             wrong += self._count(rows, labels)
-        return wrong / self.test_rows.shape[1]
+        return wrong / self.rows.tested
 
     def _count_errors(self, rows: Tensor, labels: Tensor) -> Tensor:
-        logits = self.network.forward(self._inputs(rows), self.keys, 0, training=False)
-        return ((logits + self.logit_shift).argmax(-1) != labels).sum(1)
+        logits = self.network.forward(self.rows.numbers(rows), self.keys, 0, training=False)
+        return ((logits + self.rows.logit_shift).argmax(-1) != labels).sum(1)
 
     def _note(self) -> str:
         if "test_error" in self.history:
@@ -475,12 +421,6 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
             return compiled(*arguments)
 
     return call
-
-
-def _as_tensor(rows: Any) -> Tensor:
-    """Rows as a tensor without a copy; torch cannot share memory that is marked read-only."""
-    readonly = isinstance(rows, np.ndarray) and not rows.flags.writeable
-    return torch.as_tensor(rows.copy() if readonly else rows)
 
 
 def _per_replica(values: Tensor, x: Tensor) -> Tensor:

@@ -279,7 +279,7 @@ def test_score_is_the_label_free_accuracy(data):
 def test_without_priors_score_is_plain_accuracy(data):
     X, _, y = data
     names = np.array(CLASSES)[y]
-    clf = make(priors=None, epochs=10).fit(X, names)
+    clf = make(priors=None, epochs=30).fit(X, names)
     assert clf.classes_.tolist() == sorted(CLASSES)
     assert clf.score(X, names) == pytest.approx(accuracy_score(names, clf.predict(X)))
     assert clf.score(X, names) > 0.7
@@ -608,3 +608,50 @@ def test_real_digits(dataset):
     held_out = unbag.make_bags(mnist.X_test, mnist.y_test, theta, random_state=1)
     truth = (clf.predict(np.asarray(held_out.X)) == held_out.labels).mean()
     assert clf.score(np.asarray(held_out.X), held_out.bag_ids) == pytest.approx(truth, abs=0.03)
+
+
+def test_images_must_stay_bytes_or_floats():
+    images = np.random.default_rng(0).integers(0, 256, (30, 4, 4), dtype=np.uint8)
+    ids = np.arange(30) % 2
+    clf = unbag.UnbagClassifier(epochs=1, width=4, random_state=0).fit(images, ids)
+    with pytest.raises(InvalidInputError, match=r"X must be of bytes \(uint8\), as in fit"):
+        clf.predict(images.astype(np.float32))
+    clf.fit(images / 255, ids)
+    with pytest.raises(InvalidInputError, match="X must be of floats, as in fit"):
+        clf.predict(images)
+
+
+def test_a_fit_that_fails_leaves_the_fitted_model_alone(data):
+    X, ids, _ = data
+    clf = make().fit(X, ids)
+    before = clf.predict_proba(X)
+    with pytest.raises(InvalidInputError, match="method must be one of"):
+        clf.set_params(method="magic").fit(X * 100 + 50, ids)
+    np.testing.assert_array_equal(clf.predict_proba(X), before)
+
+
+def test_whole_numbers_that_may_be_missing_are_whole_numbers(data):
+    X = data[0]
+    ids = np.arange(len(X)) % 2
+    clf = make(priors=[[0.8, 0.2], [0.3, 0.7]])
+    expected = clf.fit(X, ids).predict_proba(X)
+    nullable = pd.Series(ids, dtype="Int64")
+    np.testing.assert_array_equal(clf.fit(X, nullable).predict_proba(X), expected)
+
+
+def test_messages_call_a_prior_by_its_name(data):
+    X, ids, _ = data
+    clf = make().fit(X, ids)
+    with pytest.raises(InvalidInputError, match=r"^prior must be shares that sum to 1"):
+        clf.predict(X, prior=[0.5, 0.4, 0.4])
+    with pytest.raises(InvalidInputError, match=r"^prior must be keyed by class, got unknown 'x'"):
+        clf.predict(X, prior={"x": 1.0})
+
+
+@pytest.mark.parametrize("bad", [-1.0, np.nan])
+def test_score_refuses_bad_weights(data, bad):
+    X, ids, _ = data
+    weight = np.ones(len(X))
+    weight[0] = bad
+    with pytest.raises(ValueError, match=r"sample_weight|Negative values"):
+        make().fit(X, ids).score(X, ids, sample_weight=weight)

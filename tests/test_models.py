@@ -40,8 +40,8 @@ def test_mlp_has_the_depth_and_width_asked_for(depth, width, expected):
     assert len(norms) == depth - 1
 
 
-def test_linear_is_an_mlp_of_depth_one_whatever_the_options():
-    model = build_model("linear", (4, 4), 3, seed=0, depth=5, width=7)
+def test_linear_is_an_mlp_of_depth_one():
+    model = build_model("linear", (4, 4), 3, seed=0)
     x = torch.rand(5, 4, 4)
     linear = model.blocks()[0][0]
     assert n_parameters(model) == 16 * 3 + 3
@@ -162,3 +162,24 @@ def test_architecture_tells_which_networks_can_share_a_stack():
 def test_bad_models(make, message):
     with pytest.raises(InvalidInputError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (nn.Linear(3, 1), r"rows \(n, 4\) to logits \(n, 2\), got one that fails on such rows"),
+        (nn.Linear(4, 7), r"got one that turns two rows into \(2, 7\)"),
+        (nn.Sequential(nn.Linear(4, 1)), r"turns two rows into \(2, 1\)"),
+        (nn.LazyLinear(2), "shapes are known, got a lazy one"),
+        (nn.Linear(4, 2).requires_grad_(False), "parameters to train"),
+    ],
+)
+def test_a_module_must_fit_rows_and_classes(model, message):
+    with pytest.raises(InvalidInputError, match=message):
+        build_model(model, (4,), 2, seed=0)
+
+
+@pytest.mark.parametrize("name", ["linear", "resnet20"])
+def test_options_that_a_model_lacks(name):
+    with pytest.raises(InvalidInputError, match="model_options must be of nothing, got 'depth'"):
+        build_model(name, (3, 8, 8), 2, seed=0, depth=3)

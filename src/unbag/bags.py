@@ -381,6 +381,8 @@ def _check_length(name: str, values: NDArray[Any] | None, n: int) -> None:
 def _check_sizes(sizes: Any, n: int, n_bags: int) -> NDArray[np.int64]:
     """(M,) rows to draw for each bag."""
     if sizes is None:
+        if n < n_bags:
+            raise invalid("X", f"at least {n_bags} rows, one a bag", f"{n}", "give sizes.")
         sizes = n // n_bags
     given = np.asarray(sizes)
     if given.shape not in ((), (n_bags,)):

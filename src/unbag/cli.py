@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from unbag.demo import plot_history, run_demo
+from unbag.demo import check_plot_path, plot_history, run_demo
 from unbag.exceptions import UnbagError
 
 __all__ = ["app"]
@@ -27,7 +27,7 @@ def main() -> None:
 @app.command()
 def demo(
     output: Annotated[Path, typer.Option(help="Where to save the plot.")] = Path("demo.png"),
-    seed: Annotated[int, typer.Option(help="Seed of bags, weights and batches.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of bags, weights and batches.")] = 0,
 ) -> None:
     """Digits in ten bags, no labels: several methods side by side, and a plot.
 
@@ -36,6 +36,7 @@ def demo(
     console = Console()
     start = time.perf_counter()
     try:
+        check_plot_path(output)
         rows = run_demo(seed=seed, verbose=console.is_terminal)
         shown = ("unbiased", "u-prr", "prop")
         plot_history({row.method: row.history for row in rows if row.method in shown}, output)

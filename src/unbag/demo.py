@@ -15,9 +15,9 @@ from unbag.evaluation import label_free_accuracy
 from unbag.methods import METHODS, Fit, Job, fit_many
 from unbag.priors import asymmetric
 from unbag.training import TestSet
-from unbag.validation import import_optional
+from unbag.validation import import_optional, invalid
 
-__all__ = ["DemoRow", "plot_history", "run_demo"]
+__all__ = ["DemoRow", "check_plot_path", "plot_history", "run_demo"]
 
 DEMO_METHODS = ("biased", "prop", "unbiased", "u-correct", "u-flood", "u-stop", "u-prr")
 # Colours that colour-blind readers tell apart as well (Okabe and Ito), and lines for the printer.
@@ -86,6 +86,18 @@ def _row(method: str, fit: Fit, held_out: Bags) -> DemoRow:
         epochs=fit.outcome.n_epochs,
         history=history,
     )
+
+
+def check_plot_path(path: str | Path) -> None:
+    """Refuse, before any work is done, a path to which no plot can be saved."""
+    pyplot: Any = import_optional("matplotlib.pyplot", "plot")
+    formats = sorted(pyplot.figure().canvas.get_supported_filetypes())
+    pyplot.close()
+    ending = Path(path).suffix.removeprefix(".").lower()
+    if ending not in formats:
+        raise invalid("output", f"a file that ends in one of {', '.join(formats)}", str(path))
+    if not Path(path).parent.is_dir():
+        raise invalid("output", "a file in a folder that exists", str(path))
 
 
 def plot_history(histories: dict[str, History], path: str | Path) -> None:

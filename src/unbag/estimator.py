@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import assert_all_finite, check_random_state
+from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -23,12 +23,13 @@ from torch import Tensor, nn
 from unbag.bags import Bags
 from unbag.evaluation import label_free_accuracy
 from unbag.exceptions import InvalidInputError
+from unbag.ids import id_array, index_ids, match_ids, natural_ids
 from unbag.methods import Job, fit_many, get_method
 from unbag.models import ModuleFactory
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.priors import ClassPriors, check_test_prior
 from unbag.training import TestSet, resolve_device
-from unbag.validation import invalid, shorten
+from unbag.validation import as_generator, detached, invalid, shorten
 
 __all__ = ["UnbagClassifier"]
 
@@ -73,12 +74,13 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     device : str, default="auto"
     precision : {"float32", "tf32", "bf16", "float64"}, default="float32"
     warm_start : bool, default=False
-        Go on from the weights of the last fit.
+        Go on from the network of the last fit, whatever ``model``, ``depth``, ``width`` and
+        ``dropout`` say now.
     checkpoint : path, default=None
         A folder from which a fit that was killed goes on, with the same result.
     verbose : bool, default=False
         Show a progress bar with the time left.
-    random_state : int, RandomState or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
 
     Attributes
     ----------
@@ -193,8 +195,8 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise invalid("sample_weight", "positive for at least one row", "zero for all")
             X, ids, weight = X[keep], ids[keep], weight[keep]
         table = self._check_priors(ids)
-        self._fit_scaling(X)
-        bags = Bags(self._scale(X), ids, table).present()
+        scaler = self._fit_scaler(X)
+        bags = Bags(self._scale(X, scaler), ids, table).present()
         fit = fit_many(
             [
                 Job(
@@ -210,9 +212,9 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     batch_size=self.batch_size,
                     epochs=self.epochs,
                     batching=self.batching,
-                    seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+                    seed=int(as_generator(self.random_state).integers(2**31 - 1)),
                     sample_weight=weight,
-                    test=self._check_test_set(test_set, table),
+                    test=self._check_test_set(test_set, table, X, scaler),
                 )
             ],
             device=self.device,
@@ -221,6 +223,10 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             checkpoint=self.checkpoint,
         )[0]
         fit.outcome.raise_if_diverged()
+        # Nothing that predictions rest on changes before training has succeeded.
+        self.scaler_ = scaler
+        self.row_shape_ = X.shape[1:]
+        self.bytes_ = X.dtype == np.uint8
         self.priors_ = bags.priors
         self.classes_ = table.classes
         self.module_ = fit.outcome.module
@@ -256,12 +262,14 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "module_")
         predicted = self._log_odds(X, None).argmax(1)
-        ids = np.asarray(y)
+        ids = id_array("y", y)
         check_consistent_length(predicted, ids)
         table = _pure(self.classes_) if self.priors is None else ClassPriors.of(self.priors)
         weight = None
         if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, predicted, dtype=np.float64)
+            weight = _check_sample_weight(
+                sample_weight, predicted, dtype=np.float64, ensure_non_negative=True
+            )
         pi = None
         if self.test_prior is not None:
             pi = check_test_prior(self.test_prior, self.classes_)
@@ -275,9 +283,11 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
             raise InvalidInputError(message)
         X = self._validate(X, reset=True)
-        ids = column_or_1d(y, warn=True)
+        # scikit-learn's conversion would merge kinds of ids, such as 1 and "a".
+        ids = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else id_array("y", y)
         check_consistent_length(X, ids)
         if self.priors is None:
+            ids = natural_ids(ids) if ids.dtype == object else ids
             if ids.dtype.kind == "f":
                 assert_all_finite(ids, input_name="y")
             check_classification_targets(ids)
@@ -286,7 +296,8 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _validate(self, X: Any, *, reset: bool) -> NDArray[Any]:
         """Rows as an array of numbers; images of bytes stay bytes."""
         if isinstance(X, Tensor):
-            X = X.detach().cpu().numpy()
+            X = X.detach().cpu()
+            X = (X.float() if X.dtype in (torch.bfloat16, torch.float16) else X).numpy()
         image = np.ndim(X) > 2 if isinstance(X, np.ndarray) else False
         bytes_ = image and X.dtype == np.uint8
         X = validate_data(
@@ -297,10 +308,12 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ensure_2d=not image,
             allow_nd=True,
         )
-        if reset:
-            self.row_shape_ = X.shape[1:]
-        elif X.shape[1:] != self.row_shape_:
-            raise invalid("X", f"of rows of shape {self.row_shape_}", f"shape {X.shape[1:]}")
+        if not reset:
+            if X.shape[1:] != self.row_shape_:
+                raise invalid("X", f"of rows of shape {self.row_shape_}", f"shape {X.shape[1:]}")
+            if bytes_ != self.bytes_:
+                allowed = "of bytes (uint8), as in fit" if self.bytes_ else "of floats, as in fit"
+                raise invalid("X", allowed, f"type {X.dtype}", "pixels would be scaled otherwise.")
         return np.asarray(X)
 
     def _check_priors(self, ids: NDArray[Any]) -> ClassPriors:
@@ -315,23 +328,39 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(message)
         return _pure(classes)
 
-    def _check_test_set(self, given: tuple[Any, Any] | None, table: ClassPriors) -> TestSet | None:
+    def _check_test_set(
+        self,
+        given: tuple[Any, Any] | None,
+        table: ClassPriors,
+        X: NDArray[Any],
+        scaler: StandardScaler | None,
+    ) -> TestSet | None:
         if given is None:
             return None
-        rows, labels = given
-        scaled = self._scale(self._validate(rows, reset=False))
-        return TestSet(scaled, _pure(table.classes).encode(labels))
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise invalid("test_set", "a pair (X, labels)", type(given).__name__)
+        rows = np.asarray(detached(given[0]))
+        if rows.shape[1:] != X.shape[1:]:
+            raise invalid("test_set", f"of rows of shape {X.shape[1:]}", f"{rows.shape[1:]}")
+        known = index_ids("classes", table.classes)
+        what = "labelled with classes"
+        labels = match_ids("test_set", given[1], known, source="its labels have", what=what)
+        return TestSet(self._scale(rows, scaler), labels)
 
-    def _fit_scaling(self, X: NDArray[Any]) -> None:
+    def _fit_scaler(self, X: NDArray[Any]) -> StandardScaler | None:
         tabular = self.standardize and X.dtype != np.uint8
-        self.scaler_ = StandardScaler().fit(X.reshape(len(X), -1)) if tabular else None
+        return StandardScaler().fit(X.reshape(len(X), -1)) if tabular else None
 
-    def _scale(self, X: NDArray[Any]) -> NDArray[Any]:
+    def _scale(self, X: NDArray[Any], scaler: StandardScaler | None) -> NDArray[Any]:
         if X.dtype == np.uint8:
             return X
-        if self.scaler_ is not None:
-            X = self.scaler_.transform(X.reshape(len(X), -1)).reshape(X.shape)
-        return np.asarray(X, dtype=np.float64 if self.precision == "float64" else np.float32)
+        if scaler is not None:
+            X = scaler.transform(X.reshape(len(X), -1)).reshape(X.shape)
+        dtype = np.float64 if self.precision == "float64" else np.float32
+        if len(X) and np.abs(X).max() > np.finfo(dtype).max:
+            remedy = "scale the features, or use precision='float64'."
+            raise invalid("X", f"within the range of {dtype.__name__}", "larger values", remedy)
+        return np.asarray(X, dtype=dtype)
 
     def _hyperparameters(self) -> dict[str, float]:
         """Return those of the chosen method that were given; the others do not matter."""
@@ -357,7 +386,7 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _log_odds(self, X: Any, prior: Any) -> NDArray[np.float64]:
         """Log-probabilities up to a constant of each row, under a prior. Shape (n, K)."""
         check_is_fitted(self, "module_")
-        X = self._scale(self._validate(X, reset=False))
+        X = self._scale(self._validate(X, reset=False), self.scaler_)
         device = resolve_device(self.device)
         module = self.module_
         if device.type != "cpu":
@@ -369,7 +398,9 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows = rows.to(device, dtype) / 255 if X.dtype == np.uint8 else rows.to(device, dtype)
             parts.append(module(rows).double().cpu())
         log_odds = torch.log_softmax(torch.cat(parts), -1).numpy()
-        new = self.test_prior_ if prior is None else check_test_prior(prior, self.classes_)
+        new = self.test_prior_
+        if prior is not None:
+            new = check_test_prior(prior, self.classes_, name="prior")
         unseen = (self.output_prior_ == 0) & (new > 0)
         if unseen.any():
             allowed = "zero for classes of which the model has seen nothing"

@@ -22,9 +22,9 @@ def id_array(name: str, values: Any) -> NDArray[Any]:
     values = detached(values)
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise invalid(name, "a sequence of ids", repr(values))
     keeps_kind = hasattr(values, "__array__")
+    if isinstance(values, str | bytes) or not (keeps_kind or isinstance(values, Iterable)):
+        raise invalid(name, "a sequence of ids", repr(values))
     array = np.asarray(values) if keeps_kind else np.fromiter(values, dtype=object)
     if array.ndim != 1:
         raise invalid(name, "a 1-dimensional array", f"shape {array.shape}")
@@ -65,6 +65,7 @@ def match_ids(
     *,
     source: str = "the rows have",
     remedy: str = "",
+    what: str = "ids that the priors have",
 ) -> NDArray[np.int64]:
     """Find the position of every id among the known ones, strictly by kind and value.
 
@@ -80,6 +81,8 @@ def match_ids(
         Where ``values`` come from, as the subject of a sentence, for the hint at "1" against 1.
     remedy
         What to do about unknown ids; by default the known ones are listed.
+    what
+        What ``values`` must be, for messages.
 
     Returns
     -------
@@ -105,7 +108,7 @@ def match_ids(
         hint = _hint(unknown, known, source) or remedy
         hint = hint or f"the priors have {shorten(value for _, value in known)}."
         got = f"unknown {shorten(value for _, value in unknown)}"
-        raise invalid(name, "ids that the priors have", got, hint)
+        raise invalid(name, what, got, hint)
     return codes
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from unbag.convolution import Conv3x3
-from unbag.validation import check_choice, check_number, invalid
+from unbag.validation import check_choice, check_number, invalid, shorten
 
 __all__ = ["MLP", "MODELS", "ModuleFactory", "ResNet20", "build_model"]
 
@@ -148,7 +148,7 @@ class ResNet20(nn.Module):
         return out
 
 
-def _linear(row_shape: tuple[int, ...], n_classes: int, **_: Any) -> nn.Module:
+def _linear(row_shape: tuple[int, ...], n_classes: int) -> nn.Module:
     return MLP(int(np.prod(row_shape)), n_classes, depth=1)
 
 
@@ -156,7 +156,7 @@ def _mlp(row_shape: tuple[int, ...], n_classes: int, **options: Any) -> nn.Modul
     return MLP(int(np.prod(row_shape)), n_classes, **options)
 
 
-def _resnet20(row_shape: tuple[int, ...], n_classes: int, **_: Any) -> nn.Module:
+def _resnet20(row_shape: tuple[int, ...], n_classes: int) -> nn.Module:
     if len(row_shape) not in (2, 3):
         allowed = "images (n, C, H, W) or (n, H, W) for model='resnet20'"
         raise invalid("X", allowed, f"rows of shape {row_shape}", "use model='mlp' for tables.")
@@ -206,16 +206,47 @@ def build_model(
     **options
         ``depth``, ``width`` and ``dropout`` of the MLP.
     """
-    if isinstance(model, nn.Module):
-        return copy.deepcopy(model)
-    with _seeded(seed):
-        if isinstance(model, str):
-            check_choice("model", model, MODELS)
+    if isinstance(model, str):
+        check_choice("model", model, MODELS)
+        allowed = ("depth", "width", "dropout") if model == "mlp" else ()
+        unknown = [name for name in options if name not in allowed]
+        if unknown:
+            got = f"{shorten(unknown)} for model={model!r}"
+            raise invalid("model_options", f"of {shorten(allowed) or 'nothing'}", got)
+        with _seeded(seed):
             return MODELS[model](row_shape, n_classes, **options)
-        if not callable(model):
-            allowed = "a name, an nn.Module or a factory f(row_shape, n_classes)"
-            raise invalid("model", allowed, repr(model))
-        module = model(row_shape, n_classes)
-    if not isinstance(module, nn.Module):
-        raise invalid("model", "a factory that returns an nn.Module", type(module).__name__)
+    if isinstance(model, nn.Module):
+        module = copy.deepcopy(model)
+    elif callable(model):
+        with _seeded(seed):
+            module = model(row_shape, n_classes)
+        if not isinstance(module, nn.Module):
+            raise invalid("model", "a factory that returns an nn.Module", type(module).__name__)
+    else:
+        allowed_kinds = "a name, an nn.Module or a factory f(row_shape, n_classes)"
+        raise invalid("model", allowed_kinds, repr(model))
+    _check_shapes(module, row_shape, n_classes)
     return module
+
+
+def _check_shapes(module: nn.Module, row_shape: tuple[int, ...], n_classes: int) -> None:
+    """Refuse a module that does not turn two rows into two times K logits."""
+    parameters = list(module.parameters())
+    if any(isinstance(p, nn.parameter.UninitializedParameter) for p in parameters):
+        remedy = "run it on a row once, or give the sizes of its layers."
+        raise invalid("model", "a module whose shapes are known", "a lazy one", remedy)
+    if not any(p.requires_grad for p in parameters):
+        raise invalid("model", "a module with parameters to train", "none that requires_grad")
+    rows = torch.zeros(2, *row_shape, dtype=parameters[0].dtype, device=parameters[0].device)
+    allowed = f"a module of rows (n, {', '.join(map(str, row_shape))}) to logits (n, {n_classes})"
+    training = module.training
+    try:
+        with torch.no_grad():
+            out = module.eval()(rows)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise invalid("model", allowed, f"one that fails on such rows ({error})") from error
+    finally:
+        module.train(training)
+    if not isinstance(out, Tensor) or out.shape != (2, n_classes):
+        shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        raise invalid("model", allowed, f"one that turns two rows into {shape}")

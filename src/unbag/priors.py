@@ -223,9 +223,12 @@ def _check_shares(
             raise invalid("priors", "rows with a positive sum", got)
     elif (off := np.abs(sums - 1)).max() > SUM_TOLERANCE:
         m = int(off.argmax())
-        remedy = "pass normalize=True if these are counts."
+        remedy = "if these are counts, use unbag.ClassPriors.of(priors, normalize=True)."
         if np.abs(sums - 100).max() < 1:
-            remedy = "these look like percentages: divide them by 100 or pass normalize=True."
+            remedy = (
+                "these look like percentages: divide them by 100, or use "
+                "unbag.ClassPriors.of(priors, normalize=True)."
+            )
         got = f"the sum {sums[m]:.8g} for bag {shorten([bag_ids[m]])}"
         raise invalid("priors", "shares that sum to 1 in every bag", got, remedy)
     # Rows that are right but for the last bit stay as they are, so that a copy is an equal one.
@@ -237,8 +240,11 @@ def _check_shares(
 def _read_mapping(priors: Mapping[Any, Any]) -> tuple[list[Any], list[Any] | None]:
     """Rows of Θ, and the classes where the bags name them."""
     if not all(hasattr(row, "keys") for row in priors.values()):
-        rows = [np.ravel(detached(row)) for row in priors.values()]
+        rows = [np.asarray(detached(row)) for row in priors.values()]
         for bag, row in zip(priors, rows, strict=True):
+            if row.ndim != 1:
+                got = f"{row.tolist()!r} for bag {shorten([bag])}"
+                raise invalid("priors", "a list of shares for every bag, one a class", got)
             if len(row) != len(rows[0]):
                 got = f"{len(row)} for bag {shorten([bag])}"
                 raise invalid("priors", f"{len(rows[0])} shares for every bag", got)
@@ -323,10 +329,13 @@ def perturb(theta: Any, rate: float, random_state: Any = None) -> Any:
     return noisy
 
 
-def check_test_prior(test_prior: Any, classes: NDArray[Any]) -> NDArray[np.float64]:
+def check_test_prior(
+    test_prior: Any, classes: NDArray[Any], name: str = "test_prior"
+) -> NDArray[np.float64]:
     """Check a test prior π: K shares in the order of the classes, or keyed by class.
 
     A dict or a pandas Series is matched by name, strictly, and put in the order of ``classes``.
+    ``name`` is what messages call it.
 
     Examples
     --------
@@ -336,19 +345,19 @@ def check_test_prior(test_prior: Any, classes: NDArray[Any]) -> NDArray[np.float
     if hasattr(test_prior, "keys"):
         names = list(test_prior.keys())
         known = index_ids("classes", classes)
-        order = match_ids("test_prior", names, known, source="test_prior has")
+        order = match_ids(name, names, known, source=f"{name} has", what="keyed by class")
         absent = np.delete(classes, order)
         if len(absent):
-            raise invalid("test_prior", "a share for every class", f"none for {shorten(absent)}")
+            raise invalid(name, "a share for every class", f"none for {shorten(absent)}")
         test_prior = [test_prior[names[i]] for i in np.argsort(order)]
-    shares = as_float_array("test_prior", detached(test_prior), ndim=1)
+    shares = as_float_array(name, detached(test_prior), ndim=1)
     if len(shares) != len(classes):
-        raise invalid("test_prior", f"{len(classes)} shares, one for each class", len(shares))
+        raise invalid(name, f"{len(classes)} shares, one for each class", len(shares))
     if not (np.isfinite(shares).all() and (shares >= 0).all()):
-        raise invalid("test_prior", "finite and non-negative", shorten(shares))
+        raise invalid(name, "finite and non-negative", shorten(shares))
     total = float(shares.sum())
     if abs(total - 1) > SUM_TOLERANCE:
-        raise invalid("test_prior", "shares that sum to 1", f"the sum {total:.8g}")
+        raise invalid(name, "shares that sum to 1", f"the sum {total:.8g}")
     return shares / total
 
 

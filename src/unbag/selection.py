@@ -9,6 +9,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import indexable
 
 from unbag.estimator import UnbagClassifier
+from unbag.ids import id_array
 from unbag.validation import check_choice, invalid
 
 __all__ = ["cross_val_predict"]
@@ -42,7 +43,7 @@ def cross_val_predict(
     array of shape (n, K) or (n,)
     """
     check_choice("method", method, ["predict_proba", "predict"])
-    X, ids = indexable(np.asarray(X) if isinstance(X, list) else X, np.asarray(y))
+    X, ids = indexable(np.asarray(X) if isinstance(X, list) else X, id_array("y", y))
     folds = list(check_cv(cv, ids, classifier=True).split(X, ids))
     times = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(ids))
     if (times != 1).any():

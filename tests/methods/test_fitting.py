@@ -180,8 +180,42 @@ def test_a_class_that_the_test_prior_excludes_is_never_predicted_in_tests():
 def test_unknown_hyperparameters_and_wrong_lengths():
     with pytest.raises(InvalidInputError, match="'biased' has no hyperparameter 'alpha'"):
         fit_one(make(), "biased", hyperparameters={"alpha": 0.5})
-    with pytest.raises(InvalidInputError, match="sample_weight must be one number for each of the"):
+    with pytest.raises(InvalidInputError, match="sample_weight must be a positive number"):
         fit_one(make(), sample_weight=np.ones(5))
+    for bad in (-1.0, 0.0, np.nan):
+        weight = np.ones(len(make()))
+        weight[0] = bad
+        with pytest.raises(InvalidInputError, match="sample_weight must be a positive number"):
+            fit_one(make(), sample_weight=weight)
+
+
+@pytest.mark.parametrize("seed", [-1, None, "a", 2**70])
+def test_bad_seeds(seed):
+    with pytest.raises(InvalidInputError, match="seed must be a whole number"):
+        fit_many([Job(make(), seed=seed, epochs=1)])
+
+
+def test_jobs_must_be_a_sequence_of_jobs():
+    with pytest.raises(InvalidInputError, match="jobs must be a sequence of Job, got one Job"):
+        fit_many(Job(make()))
+    with pytest.raises(InvalidInputError, match="bags of type Bags, got tuple"):
+        fit_many([Job((1, 2))])
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "message"),
+    [
+        (0, -1, "test.y must be one class for each of the"),
+        (0, 0, "test.y must be whole numbers from 0 to"),
+        (1, 0, "test.X must be of rows of shape"),
+    ],
+)
+def test_bad_test_sets(rows, labels, message):
+    bags = make()
+    X = np.zeros((4, bags.row_shape[0] + rows), np.asarray(bags.X).dtype)
+    y = np.full(4 + labels, bags.priors.n_classes if "whole" in message else 0)
+    with pytest.raises(InvalidInputError, match=message):
+        fit_one(bags, test=TestSet(X, y))
 
 
 def test_hyperparameters_reach_the_objective():

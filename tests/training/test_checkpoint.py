@@ -340,3 +340,11 @@ def test_a_crash_while_writing_leaves_the_last_checkpoint(tmp_path, monkeypatch)
     assert loaded is not None
     assert loaded[0]["x"].tolist() == [1, 1]
     assert loaded[1] == {"epoch": 1}
+
+
+def test_a_path_that_is_no_folder_is_refused_before_training(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("")
+    for bad in (path, 3):
+        with pytest.raises(InvalidInputError, match="checkpoint must be a folder"):
+            train(make_replicas(), device="cpu", checkpoint=bad)

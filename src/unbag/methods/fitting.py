@@ -17,7 +17,7 @@ from unbag.objectives import Biased
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.priors import check_test_prior, risk_weights
 from unbag.training import Outcome, Replica, TestSet, train
-from unbag.validation import invalid
+from unbag.validation import as_float_array, check_number, invalid
 
 __all__ = [
     "Fit",
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def default_batch_size(n_rows: int) -> int:
-    """Batch size for n rows: about a tenth of them, but 512 to 2,048, in batches of equal size.
+    """Batch size for n rows: about a tenth, but near 512 to 2,048, in batches of equal size.
 
     The zero-one partial risks of u-prr are shares of a bag in a batch; of few rows they say
     little, so small tables are trained in one batch.
@@ -145,8 +145,8 @@ def fit_many(
 ) -> list[Fit]:
     """Fit many models at once; jobs of one architecture, batch size and row shape form a stack.
 
-    The result of a job does not depend on the other jobs. One that diverges is reported in its
-    ``outcome`` while the others go on.
+    The result of a job does not depend on the other jobs, but for rounding. One that diverges is
+    reported in its ``outcome`` while the others go on.
 
     Parameters
     ----------
@@ -175,6 +175,8 @@ def fit_many(
     >>> [fit.outcome.stop_reason for fit in fits]
     ['all 3 epochs were run', 'all 3 epochs were run']
     """
+    if isinstance(jobs, Job):
+        raise invalid("jobs", "a sequence of Job", "one Job", "put it in a list.")
     prepared = [prepare(job, precision) for job in jobs]
     outcomes = train(
         [replica for replica, _ in prepared],
@@ -189,15 +191,21 @@ def fit_many(
 
 def prepare(job: Job, precision: str) -> tuple[Replica, tuple[NDArray[np.float64], ...]]:
     """Turn a job into what the engine takes, and its three priors."""
+    if not isinstance(job, Job) or not isinstance(job.bags, Bags):
+        kind = type(job.bags).__name__ if isinstance(job, Job) else type(job).__name__
+        raise invalid("jobs", "Job(bags, ...) with bags of type Bags", kind)
+    check_number("seed", job.seed, low=0, high=2**63 - 1, integer=True)
     method = get_method(job.method)
     method.check_hyperparameters(job.hyperparameters)
     bags = job.bags.present()
     n = bags.n_rows
     counts = bags.counts.astype(np.float64)
     if job.sample_weight is not None:
-        if len(job.sample_weight) != n:
-            allowed = f"one number for each of the {n} rows"
-            raise invalid("sample_weight", allowed, f"length {len(job.sample_weight)}")
+        given = as_float_array("sample_weight", job.sample_weight, ndim=1)
+        if len(given) != n or not (np.isfinite(given).all() and (given > 0).all()):
+            allowed = f"a positive number for each of the {n} rows"
+            got = f"{len(given)} numbers from {given.min():g} to {given.max():g}"
+            raise invalid("sample_weight", allowed, got, "leave out rows of weight 0.")
         totals = np.bincount(bags.bag_index, weights=job.sample_weight, minlength=len(counts))
         counts = totals.astype(np.float64)
     priors = bags.priors

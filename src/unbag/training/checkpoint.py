@@ -14,6 +14,7 @@ from torch import Tensor
 
 from unbag.exceptions import InvalidInputError
 from unbag.training.replica import Replica, module_settings
+from unbag.validation import invalid
 
 __all__ = ["Checkpoint", "fingerprint"]
 
@@ -88,11 +89,18 @@ class Checkpoint:
 
     def __init__(self, folder: str | os.PathLike[str], fingerprint: str) -> None:
         self.fingerprint = fingerprint
-        self.path = Path(folder) / f"{fingerprint[:24]}.safetensors"
+        allowed = "a folder that can be written"
+        try:
+            path = Path(folder)
+            path.mkdir(parents=True, exist_ok=True)
+        except (OSError, TypeError) as error:
+            raise invalid("checkpoint", allowed, f"{folder!r} ({error})") from None
+        if not os.access(path, os.W_OK):
+            raise invalid("checkpoint", allowed, f"{folder!r}, which is read-only")
+        self.path = path / f"{fingerprint[:24]}.safetensors"
 
     def save(self, tensors: dict[str, Tensor], progress: dict[str, int]) -> None:
         """Write the state; a crash leaves the last whole one in place."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         metadata = {
             "format": _FORMAT,
             "fingerprint": self.fingerprint,

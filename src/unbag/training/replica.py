@@ -13,7 +13,7 @@ from unbag.bags import Bags
 from unbag.exceptions import TrainingDivergedError
 from unbag.objectives import Objective, ProportionConsistency
 from unbag.training.batches import BATCHINGS
-from unbag.validation import check_choice, check_number, invalid
+from unbag.validation import check_choice, check_number, invalid, shorten
 
 __all__ = ["Outcome", "Replica", "TestSet", "module_settings"]
 
@@ -100,17 +100,26 @@ class Replica:
         check_number("learning_rate", self.learning_rate, low=0, low_open=True)
         check_number("weight_decay", self.weight_decay, low=0)
         check_choice("batching", self.batching, BATCHINGS)
-        parameters = list(self.module.parameters())
-        if any(isinstance(p, nn.parameter.UninitializedParameter) for p in parameters):
-            remedy = "run it on a row once, or give the sizes of its layers."
-            raise invalid("model", "a module whose shapes are known", "a lazy one", remedy)
-        if not any(p.requires_grad for p in parameters):
-            raise invalid("model", "a module with parameters to train", "none that requires_grad")
+        if not any(p.requires_grad for p in self.module.parameters()):
+            raise invalid("module", "one with parameters to train", "none that requires_grad")
         if self.test is not None:
+            self._check_test(self.test)
             # Both lie in one array on the device, and bytes are scaled to [0, 1], other types not.
             types = [str(x.dtype).removeprefix("torch.") for x in (self.bags.source, self.test.X)]
             if (types[0] == "uint8") != (types[1] == "uint8"):
                 raise invalid("test.X", f"of type {types[0]} like the training rows", types[1])
+
+    def _check_test(self, test: TestSet) -> None:
+        k, row_shape = self.objective.theta.shape[-1], self.bags.row_shape
+        if tuple(test.X.shape[1:]) != row_shape:
+            got = f"rows of shape {tuple(test.X.shape[1:])}"
+            raise invalid("test.X", f"of rows of shape {row_shape} as in training", got)
+        labels = np.asarray(test.y)
+        if labels.shape != (len(test.X),) or len(labels) == 0:
+            allowed = f"one class for each of the {len(test.X)} rows, at least one"
+            raise invalid("test.y", allowed, f"an array of shape {labels.shape}")
+        if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= k:
+            raise invalid("test.y", f"whole numbers from 0 to {k - 1}", shorten(np.unique(labels)))
 
     @property
     def rows_per_batch(self) -> int:

@@ -1,0 +1,39 @@
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from unbag import cli
+from unbag.demo import DEMO_METHODS, DemoRow
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.app, list(arguments))
+
+
+def test_demo_prints_a_table_and_saves_a_plot(tmp_path, monkeypatch):
+    def short(*, seed, verbose):
+        assert seed == 3
+        assert not verbose
+        epochs = np.arange(1, 4.0)
+        history = {"epoch": epochs, "empirical_risk": -epochs, "test_error": epochs / 10}
+        return [DemoRow(m, "", 0.3, 0.1, 0.25, 3, history) for m in DEMO_METHODS]
+
+    monkeypatch.setattr(cli, "run_demo", short)
+    result = run("demo", "--output", str(tmp_path / "plot.svg"), "--seed", "3")
+    assert result.exit_code == 0, result.output
+    for method in DEMO_METHODS:
+        assert f"{method} " in result.output
+    assert "25.0" in result.output
+    assert (tmp_path / "plot.svg").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["plot.foo", "missing/plot.png"])
+def test_demo_refuses_a_bad_output_before_training(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(cli, "run_demo", lambda **_: pytest.fail("trained first"))
+    result = run("demo", "--output", str(tmp_path / name))
+    assert result.exit_code == 1
+    assert "output must be a file" in result.output
+
+
+def test_help_has_an_example():
+    assert "unbag demo --output" in run("demo", "--help").output

@@ -125,6 +125,7 @@ def plot_history(histories: dict[str, History], path: str | Path) -> None:
     error_axes.legend(frameon=False)
     for axes in (risk_axes, error_axes):
         axes.grid(alpha=0.25)
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
     pyplot.close(figure)

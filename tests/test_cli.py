@@ -16,7 +16,7 @@ def test_demo_prints_a_table_and_saves_a_plot(tmp_path, monkeypatch):
         assert not verbose
         epochs = np.arange(1, 4.0)
         history = {"epoch": epochs, "empirical_risk": -epochs, "test_error": epochs / 10}
-        return [DemoRow(m, "", 0.3, 0.1, 0.25, 3, history) for m in DEMO_METHODS]
+        return [DemoRow(m, 0.3, 0.1, 0.25, 3, history) for m in DEMO_METHODS]
 
     monkeypatch.setattr(cli, "run_demo", short)
     result = run("demo", "--output", str(tmp_path / "plot.svg"), "--seed", "3")

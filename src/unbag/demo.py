@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 
 from unbag.bags import Bags, make_bags
 from unbag.evaluation import label_free_accuracy
-from unbag.methods import METHODS, Fit, Job, fit_many
+from unbag.methods import Fit, Job, fit_many
 from unbag.priors import asymmetric
 from unbag.training import TestSet
 from unbag.validation import import_optional, invalid
@@ -32,7 +32,6 @@ class DemoRow:
     """What the demo found for one method; errors are shares, not percent."""
 
     method: str
-    summary: str
     test_error: float
     best_test_error: float
     label_free_error: float
@@ -79,7 +78,6 @@ def _row(method: str, fit: Fit, held_out: Bags) -> DemoRow:
     history = fit.outcome.history
     return DemoRow(
         method=method,
-        summary=METHODS[method].summary,
         test_error=float(history["test_error"][-1]),
         best_test_error=float(history["test_error"].min()),
         label_free_error=1 - accuracy,

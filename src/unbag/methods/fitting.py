@@ -199,15 +199,8 @@ def prepare(job: Job, precision: str) -> tuple[Replica, tuple[NDArray[np.float64
     method.check_hyperparameters(job.hyperparameters)
     bags = job.bags.present()
     n = bags.n_rows
-    counts = bags.counts.astype(np.float64)
-    if job.sample_weight is not None:
-        given = as_float_array("sample_weight", job.sample_weight, ndim=1)
-        if len(given) != n or not (np.isfinite(given).all() and (given > 0).all()):
-            allowed = f"a positive number for each of the {n} rows"
-            got = f"{len(given)} numbers from {given.min():g} to {given.max():g}"
-            raise invalid("sample_weight", allowed, got, "leave out rows of weight 0.")
-        totals = np.bincount(bags.bag_index, weights=job.sample_weight, minlength=len(counts))
-        counts = totals.astype(np.float64)
+    weight = None if job.sample_weight is None else _check_weight(job.sample_weight, n)
+    counts = np.bincount(bags.bag_index, weights=weight, minlength=bags.priors.n_bags)
     priors = bags.priors
     pooled = priors.pooled(counts)
     pi = pooled if job.test_prior is None else check_test_prior(job.test_prior, priors.classes)
@@ -236,10 +229,22 @@ def prepare(job: Job, precision: str) -> tuple[Replica, tuple[NDArray[np.float64
         ),
         weight_decay=job.weight_decay,
         batching=job.batching,
-        sample_weight=job.sample_weight,
+        sample_weight=weight,
         risk_weights=risk_weights(priors, pi, warn=False) if full_rank else None,
         stop_when_negative=method.stop_when_negative,
         test=job.test,
         logit_shift=shift,
     )
     return replica, (pooled, pi, output)
+
+
+def _check_weight(sample_weight: Any, n: int) -> NDArray[np.float64]:
+    weight = as_float_array("sample_weight", sample_weight, ndim=1)
+    if len(weight) != n:
+        raise invalid("sample_weight", f"a positive number for each of {n} rows", len(weight))
+    if not (np.isfinite(weight).all() and (weight > 0).all()):
+        got = f"numbers from {weight.min():g} to {weight.max():g}"
+        raise invalid(
+            "sample_weight", "a positive number for each row", got, "leave out rows of 0."
+        )
+    return weight

@@ -20,6 +20,8 @@ __all__ = ["StackedMLP", "StackedModules", "StackedNetwork", "stack_modules"]
 
 _MOMENTUM, _EPS = 0.1, 1e-5  # of batch normalisation, as in nn.BatchNorm1d
 _ALIGN = 8  # matrix units want rows of 16 bytes: 8 numbers of bfloat16
+# Sums over so many rows, and so few of them, do not keep a GPU busy in one stage.
+_MANY_ROWS, _MANY_SUMS = 1 << 11, 1 << 12
 
 
 def _padded(size: int, aligned: bool) -> int:
@@ -77,7 +79,7 @@ class StackedNetwork:
 def _sum_rows(x: Tensor) -> Tensor:
     """Sum over the rows of each replica: (R, n, units) to (R, 1, units)."""
     replicas, n, units = x.shape
-    if x.is_cuda:
+    if x.is_cuda and n >= _MANY_ROWS and replicas * units < _MANY_SUMS:
         # In two stages, so that there are more sums to share out than a GPU has processors. With
         # fewer than nine parts the compiler would repeat the second stage for every row.
         parts = next((p for p in range(16, 8, -1) if n % p == 0), 1)

@@ -1,0 +1,75 @@
+"""The compiled and recorded step on a GPU against the same lines on the CPU."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import unbag
+from unbag.methods import METHODS, Job, fit_many
+from unbag.training import TestSet
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+K = 3
+
+
+def make_jobs(methods, row_shape=(5,), **settings):
+    rng = np.random.default_rng(0)
+    y = np.arange(240) % K
+    X = rng.normal(size=(240, *row_shape))
+    X[np.arange(240), ..., y] += 2
+    test = TestSet(X[:60], y[:60])
+    thetas = [unbag.priors.asymmetric(K, 0), unbag.priors.non_square(K, 1)]
+    return [
+        Job(
+            unbag.make_bags(X, y, thetas[i % 2], random_state=i),
+            method=method,
+            seed=i,
+            test=test,
+            **{"epochs": 12, "batch_size": 60, "learning_rate": 1e-2, **settings},
+        )
+        for i, method in enumerate(methods)
+    ]
+
+
+def assert_same_on_both(jobs, **options):
+    pair = [
+        fit_many(jobs, device=device, precision="float64", **options) for device in ("cpu", "cuda")
+    ]
+    for cpu, gpu in zip(*pair, strict=True):
+        assert cpu.outcome.n_epochs == gpu.outcome.n_epochs
+        assert cpu.outcome.stop_reason == gpu.outcome.stop_reason
+        for name, values in cpu.outcome.history.items():
+            np.testing.assert_allclose(gpu.outcome.history[name], values, rtol=1e-7, atol=1e-7)
+        weights = zip(cpu.outcome.module.parameters(), gpu.outcome.module.parameters(), strict=True)
+        for own, other in weights:
+            torch.testing.assert_close(other, own, rtol=1e-6, atol=1e-6)
+
+
+def test_a_stack_of_all_methods():
+    options = {"depth": 3, "width": 6, "dropout": 0.2}
+    assert_same_on_both(make_jobs([*METHODS, "u-prr"], model_options=options))
+
+
+def test_a_module_of_the_users():
+    def model(row_shape, n_classes):
+        return nn.Sequential(nn.Linear(row_shape[0], 4), nn.Tanh(), nn.Linear(4, n_classes))
+
+    assert_same_on_both(make_jobs(["u-prr", "prop"], model=model))
+
+
+def test_a_residual_network():
+    jobs = make_jobs(["u-prr"], (1, 8, K), model="resnet20", epochs=2)
+    assert_same_on_both(jobs)
+
+
+def test_a_checkpoint_gives_the_result_back(tmp_path):
+    jobs = make_jobs(["unbiased", "u-stop"])
+    whole = fit_many(jobs, device="cuda")
+    fit_many(jobs, device="cuda", checkpoint=tmp_path)
+    again = fit_many(jobs, device="cuda", checkpoint=tmp_path)
+    for one, other in zip(whole, again, strict=True):
+        np.testing.assert_array_equal(
+            one.outcome.history["test_error"], other.outcome.history["test_error"]
+        )

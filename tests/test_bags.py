@@ -273,3 +273,17 @@ def test_repr_tells_the_sizes():
     assert repr(bags) == (
         "Bags(3 rows of shape (2,), 2 bags, 2 classes, bag sizes 1 to 2, median 1.5)"
     )
+
+
+def test_other_priors_of_the_same_bags():
+    bags = make_bags(np.eye(20), np.repeat([0, 1], 10), [[0.7, 0.3], [0.3, 0.7]], random_state=0)
+    noisy = ClassPriors([[0.6, 0.4], [0.3, 0.7]])
+    other = bags.with_priors(noisy)
+    np.testing.assert_array_equal(other.priors.values, noisy.values)
+    np.testing.assert_array_equal(other.bag_index, bags.bag_index)
+    assert other.source is bags.source
+    assert bags.priors.values[0, 0] == 0.7
+    with pytest.raises(InvalidInputError, match=r"priors must be a table of the bag_ids 0, 1"):
+        bags.with_priors(np.full((3, 2), 0.5))
+    with pytest.raises(InvalidInputError, match=r"priors must be a table of the classes 0, 1"):
+        bags.with_priors(np.full((2, 4), 0.25))

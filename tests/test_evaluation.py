@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unbag.evaluation import label_free_accuracy
+from unbag.evaluation import error_table, label_free_accuracy
 from unbag.exceptions import RankError
 from unbag.priors import ClassPriors, asymmetric, non_square
 
@@ -98,3 +98,15 @@ def test_the_estimate_is_not_clipped():
     bag = np.repeat([0, 1], 50)
     assert label_free_accuracy(bag, bag, priors) == pytest.approx(3.0)
     assert label_free_accuracy(1 - bag, bag, priors) == pytest.approx(-2.0)
+
+
+@pytest.mark.parametrize("test_prior", [None, np.array([0.2, 0.5, 0.3])])
+def test_the_table_of_errors_sums_to_the_label_free_error(test_prior):
+    rng = np.random.default_rng(0)
+    priors = ClassPriors(rng.dirichlet(np.ones(3), 5))
+    bag_index = rng.choice([0, 1, 3, 4], 200, p=[0.1, 0.2, 0.3, 0.4])  # bag 2 has no rows
+    predicted = rng.integers(0, 3, 200)
+    table = error_table(np.bincount(bag_index, minlength=5), priors, test_prior)
+    expected = 1 - label_free_accuracy(predicted, bag_index, priors, test_prior)
+    assert table[bag_index, predicted].mean() == pytest.approx(expected, abs=1e-12)
+    assert not table[2].any()

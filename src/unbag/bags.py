@@ -150,6 +150,17 @@ class Bags:
         kept.priors = self.priors.subset(here)
         return kept
 
+    def with_priors(self, priors: Any) -> "Bags":
+        """Keep the rows and bags, but take other class priors of the same bags and classes."""
+        other = ClassPriors.of(priors)
+        for name in ("bag_ids", "classes"):
+            known, given = getattr(self.priors, name), getattr(other, name)
+            if list(known) != list(given):
+                raise invalid("priors", f"a table of the {name} {shorten(known)}", shorten(given))
+        changed = self.take(np.arange(self.n_rows))
+        changed.priors = other
+        return changed
+
     def row_identity(self) -> NDArray[np.int64]:
         """Give every row a record number, (n,) int64: the same where the content is the same."""
         if self.rows is None:

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from unbag.priors import ClassPriors, risk_weights
 
-__all__ = ["label_free_accuracy"]
+__all__ = ["error_table", "label_free_accuracy"]
 
 
 def label_free_accuracy(
@@ -51,3 +51,37 @@ def label_free_accuracy(
     pi = rest.pooled(counts.sum(1)) if test_prior is None else test_prior
     shares = counts / counts.sum(1, keepdims=True)  # (M, K)
     return float((risk_weights(rest, pi, warn=False) * shares).sum())
+
+
+def error_table(
+    counts: NDArray[np.int64],
+    priors: ClassPriors,
+    test_prior: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    r"""Tabulate what a row adds to the label-free error, by its bag and its predicted class.
+
+    .. math:: L_{mk} = 1 - \frac{n}{n_m} W_{mk}, \qquad \frac{1}{n} \sum_i L_{m_i \hat{y}_i} = 1 - A
+
+    with the accuracy A of :func:`label_free_accuracy`. For pure bags (Θ = I) and their pooled
+    prior it is 0 where the predicted class is that of the bag, else 1: the plain error.
+
+    Parameters
+    ----------
+    counts : integer array of shape (M,)
+        Rows of every bag, n_m. Bags without rows are left out of Θ and have zeros in the table.
+    priors : ClassPriors
+    test_prior : array of shape (K,), optional
+        π; by default the pooled prior of these rows.
+
+    Examples
+    --------
+    >>> error_table(np.array([10, 30]), ClassPriors([[1.0, 0.0], [0.0, 1.0]]))
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    present = counts > 0
+    n, rest = counts[present], priors.subset(present)
+    pi = rest.pooled(n) if test_prior is None else test_prior
+    table = np.zeros((priors.n_bags, priors.n_classes))
+    table[present] = 1 - n.sum() / n[:, None] * risk_weights(rest, pi, warn=False)
+    return table

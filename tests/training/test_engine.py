@@ -1,5 +1,7 @@
 """The training loop: replicas of a stack against one another and against plain torch."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from torch import nn
 
 import unbag
 from unbag import objectives
+from unbag.evaluation import label_free_accuracy
 from unbag.models import MLP
 from unbag.training import Replica, TestSet, train
 from unbag.training.batches import BATCHINGS
@@ -101,7 +104,7 @@ def test_a_replica_of_a_mixed_stack_equals_itself_alone(batching):
         assert_same(outcome, stacked[i])
 
 
-@pytest.mark.parametrize(("room", "sizes"), [(0, [1] * 12), (5, [5, 5, 2]), (100, [12])])
+@pytest.mark.parametrize(("room", "sizes"), [(0, [1] * 12), (5, [4, 4, 4]), (100, [12])])
 def test_stacks_are_cut_to_the_cache_with_the_same_results(monkeypatch, room, sizes):
     replicas = mixed_replicas()
     whole = run(replicas)
@@ -119,6 +122,40 @@ def test_stacks_are_cut_to_the_cache_with_the_same_results(monkeypatch, room, si
     assert seen == sizes
     for one, other in zip(cut, whole, strict=True):
         assert_same(one, other)
+
+
+def test_every_stack_is_reported_as_it_ends(monkeypatch, tmp_path):
+    monkeypatch.setattr("unbag.training.run._CACHE", 4 * 4 * 30 * 6)  # room for four
+    replicas = mixed_replicas()
+    reported = []
+    outcomes = run(replicas, on_finish=reported.append, checkpoint=tmp_path, checkpoint_seconds=0.0)
+    assert [len(ended) for ended in reported] == [4, 4, 4]
+    joined = {i: outcome for ended in reported for i, outcome in ended.items()}
+    assert [joined[i] for i in range(12)] == outcomes
+    assert all(outcome.seconds > 0 for outcome in outcomes)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_ended_before_a_crash_was_reported(monkeypatch):
+    monkeypatch.setattr("unbag.training.run._CACHE", 4 * 4 * 30 * 6)
+    replicas = mixed_replicas()
+    whole = run(replicas)
+    kept = {}
+
+    def crash_after_two(ended):
+        kept.update(ended)
+        if len(kept) == 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(replicas, on_finish=crash_after_two)
+    rest = [i for i in range(12) if i not in kept]
+    # What is left is cut into the stacks that were left, so the results are the same to the bit.
+    kept.update(zip(rest, run([replicas[i] for i in rest]), strict=True))
+    uncut = run(replicas)
+    for i, outcome in enumerate(uncut):
+        assert_same(kept[i], outcome, atol=0)
+        assert_same(kept[i], whole[i])
 
 
 def test_rows_and_bag_sizes_may_differ_within_a_stack():
@@ -329,7 +366,7 @@ def test_stopping_when_the_risk_is_negative():
     for name, values in stopped.history.items():
         np.testing.assert_allclose(values, other.history[name][:last], atol=1e-12, err_msg=name)
     # The weights are those at the end of that epoch, though the neighbour went on.
-    shorter = run([Replica(**{**vars(free), "epochs": last})])[0]
+    shorter = run([dataclasses.replace(free, epochs=last)])[0]
     for name, value in shorter.module.state_dict().items():
         torch.testing.assert_close(stopped.module.state_dict()[name], value, rtol=0, atol=1e-12)
 
@@ -487,6 +524,32 @@ def test_the_test_error_is_taken_under_the_shifted_logits():
     shift = np.array([0.0, 50.0, 0.0])  # everything becomes class 1
     outcome = run([make_replica("u-prr", epochs=1, test=TestSet(X, y), logit_shift=shift)])[0]
     assert outcome.history["test_error"][0] == pytest.approx((y != 1).mean())
+
+
+def test_label_free_errors_of_rows_held_out():
+    theta = [unbag.priors.asymmetric(K, 0), unbag.priors.non_square(K, 1)]
+    replicas, expected = [], []
+    for i, sizes in enumerate([40, [5, 1, 9, 20, 8, 3]]):
+        bags = unbag.make_bags(*make_data(240, seed=5), theta[i], sizes=sizes, random_state=i)
+        pi = np.array([0.5, 0.3, 0.2])
+        replicas.append(
+            make_replica("u-prr", theta[i], seed=i, epochs=3, held_out=bags, test_prior=pi)
+        )
+        expected.append((bags, pi))
+    # One stack, though the numbers of rows and bags differ.
+    for outcome, (bags, pi) in zip(run(replicas), expected, strict=True):
+        with torch.no_grad():
+            predicted = outcome.module(torch.tensor(bags.X)).argmax(1).numpy()
+        accuracy = label_free_accuracy(predicted, bags.bag_index, bags.priors, pi)
+        assert outcome.history["label_free_error"][-1] == pytest.approx(1 - accuracy, abs=1e-12)
+        assert len(outcome.history["label_free_error"]) == 3
+
+
+def test_rows_held_out_must_be_like_those_trained_on():
+    X, y = make_data()
+    bags = unbag.make_bags(X[:, :3], y, unbag.priors.asymmetric(K, 0), random_state=0)
+    with pytest.raises(unbag.exceptions.InvalidInputError, match=r"held_out\.X must be of rows"):
+        make_replica("u-prr", held_out=bags)
 
 
 @pytest.mark.parametrize("batching", list(BATCHINGS))

@@ -1,7 +1,7 @@
 """Jobs by method name, and the training of many of them at once."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from unbag.objectives import Biased
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.priors import check_test_prior, risk_weights
 from unbag.training import Outcome, Replica, TestSet, train
-from unbag.validation import as_float_array, check_number, invalid
+from unbag.validation import as_float_array, check_number, invalid, shorten
 
 __all__ = [
     "Fit",
@@ -96,6 +96,9 @@ class Job:
     sample_weight : array of shape (n,), optional
     test : TestSet, optional
         Labelled rows whose error is recorded, for research.
+    held_out : Bags, optional
+        Other rows of bags whose label-free error is recorded. Its priors must have full column
+        rank.
     """
 
     bags: Bags
@@ -113,6 +116,7 @@ class Job:
     seed: int = 0
     sample_weight: NDArray[np.float64] | None = None
     test: TestSet | None = None
+    held_out: Bags | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +146,8 @@ def fit_many(
     test_every: int = 1,
     verbose: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = 30.0,
+    on_finish: Callable[[dict[int, Fit]], None] | None = None,
 ) -> list[Fit]:
     """Fit many models at once; jobs of one architecture, batch size and row shape form a stack.
 
@@ -159,6 +165,11 @@ def fit_many(
         Show a progress bar.
     checkpoint : path, optional
         A folder from which a run that was killed goes on.
+    checkpoint_seconds : float, default=30
+        Time between two checkpoints.
+    on_finish : callable, optional
+        Called as each stack ends, with its fits by position in ``jobs``. It is then its business
+        to keep them: the checkpoint of that stack is deleted.
 
     Returns
     -------
@@ -178,6 +189,10 @@ def fit_many(
     if isinstance(jobs, Job):
         raise invalid("jobs", "a sequence of Job", "one Job", "put it in a list.")
     prepared = [prepare(job, precision) for job in jobs]
+
+    def add_priors(outcomes: dict[int, Outcome]) -> dict[int, Fit]:
+        return {i: Fit(outcome, *prepared[i][1]) for i, outcome in outcomes.items()}
+
     outcomes = train(
         [replica for replica, _ in prepared],
         device=device,
@@ -185,8 +200,10 @@ def fit_many(
         test_every=test_every,
         verbose=verbose,
         checkpoint=checkpoint,
+        checkpoint_seconds=checkpoint_seconds,
+        on_finish=None if on_finish is None else lambda ended: on_finish(add_priors(ended)),
     )
-    return [Fit(o, *priors) for o, (_, priors) in zip(outcomes, prepared, strict=True)]
+    return list(add_priors(dict(enumerate(outcomes))).values())
 
 
 def prepare(job: Job, precision: str) -> tuple[Replica, tuple[NDArray[np.float64], ...]]:
@@ -212,6 +229,9 @@ def prepare(job: Job, precision: str) -> tuple[Replica, tuple[NDArray[np.float64
     if method.objective is Biased and job.batching == "stratified":
         arguments["bag_shares"] = counts / counts.sum()
     objective = method.objective(priors, **arguments)
+    if job.held_out is not None and list(job.held_out.priors.classes) != list(priors.classes):
+        allowed = f"Bags of the classes {shorten(priors.classes)} as in training"
+        raise invalid("held_out", allowed, f"the classes {shorten(job.held_out.priors.classes)}")
     full_rank = priors.rank == priors.n_classes
     with np.errstate(divide="ignore"):  # a class that π excludes gets −inf: it is never predicted
         shift = np.log(pi) - np.log(np.where(output > 0, output, 1))
@@ -233,6 +253,8 @@ def prepare(job: Job, precision: str) -> tuple[Replica, tuple[NDArray[np.float64
         risk_weights=risk_weights(priors, pi, warn=False) if full_rank else None,
         stop_when_negative=method.stop_when_negative,
         test=job.test,
+        held_out=job.held_out,
+        test_prior=pi,
         logit_shift=shift,
     )
     return replica, (pooled, pi, output)

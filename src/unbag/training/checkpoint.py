@@ -40,10 +40,11 @@ def fingerprint(replicas: Sequence[Replica], precision: str, device: torch.devic
         bags = replica.bags
         arrays = [bags.source] if id(bags.source) not in seen else []
         seen.add(id(bags.source))
-        test = replica.test
-        if test is not None and id(test.X) not in seen:
-            seen.add(id(test.X))
-            arrays.append(test.X)
+        scored = replica.scored.values()
+        for part in scored:
+            if id(part.source) not in seen:
+                seen.add(id(part.source))
+                arrays.append(part.source)
         settings = (
             replica.seed,
             replica.epochs,
@@ -64,7 +65,7 @@ def fingerprint(replicas: Sequence[Replica], precision: str, device: torch.devic
             replica.sample_weight,
             replica.risk_weights,
             replica.logit_shift,
-            None if test is None else test.y,
+            *(value for part in scored for value in (part.rows, part.group, part.table)),
             # A function has no name to rely on, but its values tell losses apart.
             replica.objective.loss(_PROBE.expand(2, bags.priors.n_classes).cumsum(1)),
             *replica.objective.state_dict().values(),
@@ -113,6 +114,10 @@ class Checkpoint:
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(self.path)
+
+    def delete(self) -> None:
+        """Delete the state, if there is one."""
+        self.path.unlink(missing_ok=True)
 
     def load(self, device: torch.device) -> tuple[dict[str, Tensor], dict[str, int]] | None:
         """Read the state, or None where there is none yet."""

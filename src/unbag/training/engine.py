@@ -20,7 +20,7 @@ from unbag.training.networks import stack_modules
 from unbag.training.progress import TrainingProgress
 from unbag.training.randomness import derive, seed_keys, uniform
 from unbag.training.replica import Outcome, Replica
-from unbag.training.rows import Rows
+from unbag.training.rows import Rows, ScoredStack
 
 __all__ = ["PRECISIONS", "Stack"]
 
@@ -80,7 +80,7 @@ class Stack:
         self._probe_start: Callable[..., Any] = self._random_direction
         self._probe: Callable[..., Any] = self._divergence_at
         self._probe_end: Callable[..., Any] = self._scaled
-        self._count: Callable[..., Tensor] = self._count_errors
+        self._score: Callable[..., Tensor] = self._sum_errors
         self._graph: torch.cuda.CUDAGraph | None = None
         if device.type == "cuda" and self.network.capturable:
             self._compile_and_record()
@@ -136,7 +136,7 @@ class Stack:
             "presence": zeros(replicas, self.n_bags),
         }
         names = ["objective", "empirical_risk", "negative_share", "partial_risks"]
-        names += ["test_error"] if self.rows.tested else []
+        names += self.rows.scored
         self.history: dict[str, list[Tensor]] = {name: [] for name in names}
         self.ended = [0] * replicas  # epochs run; 0 while running
 
@@ -150,6 +150,7 @@ class Stack:
         progress: TrainingProgress,
         checkpoint: Checkpoint | None = None,
         checkpoint_seconds: float = 30.0,
+        save_last: bool = True,
     ) -> list[Outcome]:
         """Train to the end and return the outcomes in the order the replicas were given."""
         first = self._resume(checkpoint)
@@ -161,7 +162,7 @@ class Stack:
             progress.advance(len(self.replicas), self._note())
             over = not bool(self.state["active"].any())
             due = time.monotonic() - saved > checkpoint_seconds
-            if checkpoint is not None and (due or last or over):
+            if checkpoint is not None and (due or (save_last and (last or over))):
                 self._save(checkpoint, epoch + 1)
                 saved = time.monotonic()
             if over:
@@ -313,10 +314,11 @@ class Stack:
             "negative_share": torch.where(risk.isnan(), risk, sums["negative_share"] / steps),
             "partial_risks": sums["partial_risks"] / sums["presence"][..., None],
         }
-        if self.rows.tested:
+        if self.rows.scored:
             due = epoch + 1 == self.epochs or (epoch + 1) % self.test_every == 0
-            test = due or bool(stopping.any())
-            row["test_error"] = self._test_error() if test else torch.full_like(risk, torch.nan)
+            due = due or bool(stopping.any())
+            for name, scored in self.rows.scored.items():
+                row[name] = self._error(scored) if due else torch.full_like(risk, torch.nan)
         for name, value in row.items():
             self.history[name].append(value.cpu())
         active.logical_and_(~stopping)
@@ -324,15 +326,14 @@ class Stack:
             if not running and not self.ended[r]:
                 self.ended[r] = epoch + 1
 
-    def _test_error(self) -> Tensor:
-        wrong = torch.zeros_like(self.sums["objective"])
-        for rows, labels in self.rows.test_chunks():
-            wrong += self._count(rows, labels)
-        return wrong / self.rows.tested
+    def _error(self, scored: ScoredStack) -> Tensor:
+        wrong = sum(self._score(*chunk, scored.table) for chunk in scored.chunks())
+        return wrong / scored.n_rows
 
-    def _count_errors(self, rows: Tensor, labels: Tensor) -> Tensor:
+    def _sum_errors(self, rows: Tensor, group: Tensor, table: Tensor) -> Tensor:
         logits = self.network.forward(self.rows.numbers(rows), self.keys, 0, training=False)
-        return ((logits + self.rows.logit_shift).argmax(-1) != labels).sum(1)
+        predicted = (logits + self.rows.logit_shift).argmax(-1)
+        return ScoredStack.sum_errors(predicted, group, table)
 
     def _note(self) -> str:
         if "test_error" in self.history:
@@ -387,7 +388,7 @@ class Stack:
         self._forward = _compiled(self._forward_batch)
         self._evaluate = _compiled(self._evaluate_batch)
         self._update = _compiled(self._adam)
-        self._count = _compiled(self._count_errors)
+        self._score = _compiled(self._sum_errors)
         self._probe_start = _compiled(self._random_direction)
         self._probe = _compiled(self._divergence_at)
         self._probe_end = _compiled(self._scaled)

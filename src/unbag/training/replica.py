@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import BuiltinFunctionType, FunctionType
 
 import numpy as np
@@ -10,12 +11,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from unbag.bags import Bags
+from unbag.evaluation import error_table
 from unbag.exceptions import TrainingDivergedError
 from unbag.objectives import Objective, ProportionConsistency
 from unbag.training.batches import BATCHINGS
 from unbag.validation import check_choice, check_number, invalid, shorten
 
-__all__ = ["Outcome", "Replica", "TestSet", "module_settings"]
+__all__ = ["Outcome", "Replica", "Scored", "TestSet", "module_settings"]
 
 
 def module_settings(module: nn.Module) -> tuple[object, ...]:
@@ -49,6 +51,28 @@ class TestSet:
 
 
 @dataclass(frozen=True, eq=False)
+class Scored:
+    """Rows whose error is recorded: the mean over rows i of ``table[group[i], predicted[i]]``.
+
+    Parameters
+    ----------
+    source : array or Tensor
+        Where the rows lie.
+    rows : integer array of shape (n,) or None
+        Which of them; None means all.
+    group : integer array of shape (n,)
+        The class of a labelled row, or the bag of one without a label.
+    table : array of shape (G, K)
+        What a row of a group adds to the error when it is predicted as class k.
+    """
+
+    source: NDArray[np.generic] | torch.Tensor
+    rows: NDArray[np.int64] | None
+    group: NDArray[np.int64]
+    table: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
 class Replica:
     """One model to train.
 
@@ -75,8 +99,12 @@ class Replica:
     stop_when_negative : bool
         End after the first epoch whose mean empirical risk is negative.
     test : TestSet, optional
+    held_out : Bags, optional
+        Rows without labels that are not trained on; their label-free error is recorded.
+    test_prior : array of shape (K,), optional
+        π of the label-free error; by default the pooled prior of the rows held out.
     logit_shift : array of shape (K,), optional
-        Added to the logits before the test error is taken: log(test prior / output prior).
+        Added to the logits before an error is taken: log(test prior / output prior).
     """
 
     bags: Bags
@@ -92,6 +120,8 @@ class Replica:
     risk_weights: NDArray[np.float64] | None = None
     stop_when_negative: bool = False
     test: TestSet | None = None
+    held_out: Bags | None = None
+    test_prior: NDArray[np.float64] | None = None
     logit_shift: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
@@ -103,17 +133,23 @@ class Replica:
         if not any(p.requires_grad for p in self.module.parameters()):
             raise invalid("module", "one with parameters to train", "none that requires_grad")
         if self.test is not None:
-            self._check_test(self.test)
-            # Both lie in one array on the device, and bytes are scaled to [0, 1], other types not.
-            types = [str(x.dtype).removeprefix("torch.") for x in (self.bags.source, self.test.X)]
-            if (types[0] == "uint8") != (types[1] == "uint8"):
-                raise invalid("test.X", f"of type {types[0]} like the training rows", types[1])
+            self._check_rows("test.X", self.test.X)
+            self._check_labels(self.test)
+        if self.held_out is not None:
+            self._check_rows("held_out.X", self.held_out.source)
 
-    def _check_test(self, test: TestSet) -> None:
-        k, row_shape = self.objective.theta.shape[-1], self.bags.row_shape
-        if tuple(test.X.shape[1:]) != row_shape:
-            got = f"rows of shape {tuple(test.X.shape[1:])}"
-            raise invalid("test.X", f"of rows of shape {row_shape} as in training", got)
+    def _check_rows(self, name: str, rows: NDArray[np.generic] | torch.Tensor) -> None:
+        row_shape = self.bags.row_shape
+        if tuple(rows.shape[1:]) != row_shape:
+            got = f"rows of shape {tuple(rows.shape[1:])}"
+            raise invalid(name, f"of rows of shape {row_shape} as in training", got)
+        # All lie in one array on the device, and bytes are scaled to [0, 1], other types not.
+        types = [str(x.dtype).removeprefix("torch.") for x in (self.bags.source, rows)]
+        if (types[0] == "uint8") != (types[1] == "uint8"):
+            raise invalid(name, f"of type {types[0]} like the training rows", types[1])
+
+    def _check_labels(self, test: TestSet) -> None:
+        k = self.objective.theta.shape[-1]
         labels = np.asarray(test.y)
         if labels.shape != (len(test.X),) or len(labels) == 0:
             allowed = f"one class for each of the {len(test.X)} rows, at least one"
@@ -125,6 +161,19 @@ class Replica:
     def rows_per_batch(self) -> int:
         """Batch size, at most all rows."""
         return min(self.batch_size, self.bags.n_rows)
+
+    @cached_property
+    def scored(self) -> dict[str, Scored]:
+        """Rows whose error is recorded, by its name in the history."""
+        parts = {}
+        if self.test is not None:
+            wrong = 1.0 - np.eye(self.objective.theta.shape[-1])
+            parts["test_error"] = Scored(self.test.X, None, np.asarray(self.test.y), wrong)
+        if self.held_out is not None:
+            bags = self.held_out
+            table = error_table(bags.counts, bags.priors, self.test_prior)
+            parts["label_free_error"] = Scored(bags.source, bags.rows, bags.bag_index, table)
+        return parts
 
     @property
     def group(self) -> tuple[object, ...]:
@@ -143,7 +192,7 @@ class Replica:
             self.sample_weight is not None,
             isinstance(self.objective, ProportionConsistency),
             id(self.objective.loss),
-            None if self.test is None else len(self.test.y),
+            *self.scored,
         )
 
 
@@ -157,13 +206,16 @@ class Outcome:
         On the CPU, in evaluation mode.
     history : dict of arrays
         One entry an epoch: ``epoch``, ``objective``, ``empirical_risk`` (R_U), ``negative_share``
-        (share of batches with R_U below 0), ``partial_risks`` (epochs, M, K) and, with a test set,
-        ``test_error`` (not a number in epochs without a test).
+        (share of batches with R_U below 0), ``partial_risks`` (epochs, M, K); with a test set
+        ``test_error``, with rows held out ``label_free_error`` (both not a number in epochs
+        without a test).
     n_epochs : int
         Epochs run.
     stop_reason : str
     diverged : bool
         The loss was not finite; the weights are the last finite ones.
+    seconds : float
+        Time of its stack, start-up included, divided by the models in it.
     """
 
     module: nn.Module
@@ -171,6 +223,7 @@ class Outcome:
     n_epochs: int
     stop_reason: str
     diverged: bool
+    seconds: float = math.nan
 
     def raise_if_diverged(self) -> None:
         """Raise an error that names the epoch and the likely cause."""

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.training.replica import Replica
+from unbag.training.replica import Replica, Scored
 
-__all__ = ["Rows"]
+__all__ = ["Rows", "ScoredStack"]
 
-_TEST_CHUNK = 2500
+_CHUNK = 2500
 
 
 class Rows:
@@ -30,9 +30,9 @@ class Rows:
         The bag of every row; −1 marks padding behind replicas with fewer rows.
     weight : Tensor of shape (R, n) or None
     logit_shift : Tensor of shape (R, 1, K)
-        What is added to logits before a test.
-    tested : int
-        Test rows of each replica, or 0.
+        What is added to logits before an error is taken.
+    scored : dict of ScoredStack
+        Rows whose error is recorded, by its name in the history.
     """
 
     def __init__(
@@ -43,8 +43,8 @@ class Rows:
         offsets: dict[int, int] = {}
         total = 0
         for replica in replicas:
-            for source in (replica.bags.source, replica.test.X if replica.test else None):
-                if source is not None and id(source) not in sources:
+            for source in (replica.bags.source, *(s.source for s in replica.scored.values())):
+                if id(source) not in sources:
                     sources[id(source)] = _as_tensor(source).to(device)
                     offsets[id(source)] = total
                     total += len(source)
@@ -66,12 +66,10 @@ class Rows:
         self.bag_index = torch.tensor(bag_index, device=device)
         self.weight = torch.tensor(weight, device=device, dtype=dtype) if weighted else None
 
-        tests = [replica.test for replica in replicas if replica.test is not None]
-        self.tested = len(tests[0].y) if tests else 0
-        if tests:
-            rows = [np.arange(self.tested) + offsets[id(test.X)] for test in tests]
-            self._test_index = torch.tensor(np.stack(rows), device=device)
-            self._test_labels = torch.tensor(np.stack([test.y for test in tests]), device=device)
+        self.scored = {
+            name: ScoredStack([r.scored[name] for r in replicas], offsets, device)
+            for name in replicas[0].scored
+        }
         none = np.zeros(replicas[0].objective.theta.shape[-1])
         shifts = [none if r.logit_shift is None else r.logit_shift for r in replicas]
         self.logit_shift = torch.tensor(np.stack(shifts), device=device, dtype=dtype)[:, None]
@@ -85,13 +83,48 @@ class Rows:
         """Rows at these positions of each replica: (R, B) to (R, B, ...)."""
         return self.numbers(self.index.gather(1, positions))
 
-    def test_chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield indices and labels of test rows, some thousand at a time."""
+
+class ScoredStack:
+    """Rows of every replica whose error is recorded, padded to one length.
+
+    Parameters
+    ----------
+    parts : sequence of Scored
+        One a replica.
+    offsets : dict
+        Where a source begins among the rows on the device, by its ``id``.
+    device : torch.device
+    """
+
+    def __init__(
+        self, parts: Sequence[Scored], offsets: dict[int, int], device: torch.device
+    ) -> None:
+        lengths = [len(part.group) for part in parts]
+        groups = max(len(part.table) for part in parts)
+        index = np.zeros((len(parts), max(lengths)), np.int64)
+        group = np.full_like(index, groups)  # padding: a group of its own that adds nothing
+        table = np.zeros((len(parts), groups + 1, parts[0].table.shape[1]))
+        for r, (part, n) in enumerate(zip(parts, lengths, strict=True)):
+            index[r, :n] = np.arange(n) if part.rows is None else part.rows
+            index[r, :n] += offsets[id(part.source)]
+            group[r, :n] = part.group
+            table[r, : len(part.table)] = part.table
+        self.n_rows = torch.tensor(lengths, device=device)
+        self.table = torch.tensor(table, device=device)
+        self._index = torch.tensor(index, device=device)
+        self._group = torch.tensor(group, device=device)
+
+    def chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield indices of rows and their groups, some thousand at a time."""
         yield from zip(
-            torch.split(self._test_index, _TEST_CHUNK, 1),
-            torch.split(self._test_labels, _TEST_CHUNK, 1),
-            strict=True,
+            torch.split(self._index, _CHUNK, 1), torch.split(self._group, _CHUNK, 1), strict=True
         )
+
+    @staticmethod
+    def sum_errors(predicted: Tensor, group: Tensor, table: Tensor) -> Tensor:
+        """Sum what rows add to the error: (R, n), (R, n) and (R, G, K) to (R,)."""
+        cell = group * table.shape[2] + predicted
+        return table.flatten(1).gather(1, cell).sum(1)
 
 
 def _as_tensor(rows: Any) -> Tensor:

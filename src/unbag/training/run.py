@@ -1,9 +1,11 @@
 """From replicas to outcomes: groups, stacks that fit the memory, and their training."""
 
 import contextlib
+import dataclasses
 import math
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -63,6 +65,15 @@ def _replicas_per_stack(replica: Replica, device: torch.device) -> int:
     return max(1, int(0.7 * memory / (weights + activations + 64 * replica.bags.n_rows)))
 
 
+def _deal(members: list[int], parts: int, replicas: Sequence[Replica]) -> list[list[int]]:
+    """Deal members out to stacks of the same mixture of objectives, as far as counts allow.
+
+    On CUDA, stacks of one shape and mixture share their compiled step.
+    """
+    alike = sorted(members, key=lambda i: type(replicas[i].objective).__name__)
+    return [sorted(alike[part::parts]) for part in range(parts)]
+
+
 def train(
     replicas: Sequence[Replica],
     *,
@@ -72,6 +83,7 @@ def train(
     verbose: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = 30.0,
+    on_finish: Callable[[dict[int, Outcome]], None] | None = None,
 ) -> list[Outcome]:
     """Train many models, as few stacks as possible; one model is a stack of one.
 
@@ -89,6 +101,9 @@ def train(
         A folder. A run that was killed goes on from there, with the same result.
     checkpoint_seconds : float, default=30
         Time between two checkpoints.
+    on_finish : callable, optional
+        Called as each stack ends, with its outcomes by position in ``replicas``. It is then its
+        business to keep them: the checkpoint of that stack is deleted.
 
     Returns
     -------
@@ -109,15 +124,16 @@ def train(
             members = waiting.pop(0)
             limit = _replicas_per_stack(replicas[members[0]], resolved)
             if len(members) > limit:
-                waiting.insert(0, members[limit:])
-                members = members[:limit]
+                members, *rest = _deal(members, -(-len(members) // limit), replicas)
+                waiting[:0] = rest
             part = [replicas[i] for i in members]
             saved = None
             if checkpoint is not None:
                 saved = Checkpoint(checkpoint, fingerprint(part, precision, resolved))
+            start = time.perf_counter()
             try:
                 stack = Stack(part, resolved, precision, test_every)
-                results = stack.run(progress, saved, checkpoint_seconds)
+                results = stack.run(progress, saved, checkpoint_seconds, on_finish is None)
             except torch.cuda.OutOfMemoryError:
                 if len(members) == 1:
                     raise
@@ -125,5 +141,12 @@ def train(
                 waiting[:0] = [members[:half], members[half:]]
                 torch.cuda.empty_cache()
                 continue
-            outcomes.update(zip(members, results, strict=True))
+            seconds = (time.perf_counter() - start) / len(members)
+            results = [dataclasses.replace(result, seconds=seconds) for result in results]
+            ended = dict(zip(members, results, strict=True))
+            outcomes |= ended
+            if on_finish is not None:
+                on_finish(ended)
+                if saved is not None:
+                    saved.delete()
     return [outcomes[i] for i in range(len(replicas))]

@@ -1,13 +1,15 @@
+import sys
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from unbag import cli
+from unbag.cli import app
 from unbag.demo import DEMO_METHODS, DemoRow
 
 
 def run(*arguments):
-    return CliRunner().invoke(cli.app, list(arguments))
+    return CliRunner().invoke(app, list(arguments))
 
 
 def test_demo_prints_a_table_and_saves_a_plot(tmp_path, monkeypatch):
@@ -18,7 +20,7 @@ def test_demo_prints_a_table_and_saves_a_plot(tmp_path, monkeypatch):
         history = {"epoch": epochs, "empirical_risk": -epochs, "test_error": epochs / 10}
         return [DemoRow(m, 0.3, 0.1, 0.25, 3, history) for m in DEMO_METHODS]
 
-    monkeypatch.setattr(cli, "run_demo", short)
+    monkeypatch.setattr("unbag.cli.demo.run_demo", short)
     result = run("demo", "--output", str(tmp_path / "plot.svg"), "--seed", "3")
     assert result.exit_code == 0, result.output
     for method in DEMO_METHODS:
@@ -29,7 +31,7 @@ def test_demo_prints_a_table_and_saves_a_plot(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["plot.foo", "missing/plot.png"])
 def test_demo_refuses_a_bad_output_before_training(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(cli, "run_demo", lambda **_: pytest.fail("trained first"))
+    monkeypatch.setattr("unbag.cli.demo.run_demo", lambda **_: pytest.fail("trained first"))
     result = run("demo", "--output", str(tmp_path / name))
     assert result.exit_code == 1
     assert "output must be a file" in result.output
@@ -37,3 +39,13 @@ def test_demo_refuses_a_bad_output_before_training(tmp_path, monkeypatch, name):
 
 def test_help_has_an_example():
     assert "unbag demo --output" in run("demo", "--help").output
+    assert "Example: unbag demo" in run("--help").output
+
+
+def test_the_extra_to_install_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("unbag.cli.demo.run_demo", lambda **_: pytest.fail("trained first"))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    result = run("demo", "--output", str(tmp_path / "plot.png"))
+    assert result.exit_code == 1
+    assert "pip install 'unbag[plot]'" in result.stderr

@@ -2,6 +2,7 @@
 
 __all__ = [
     "ConditioningWarning",
+    "DownloadError",
     "InvalidInputError",
     "MissingBagsWarning",
     "MissingDependencyError",
@@ -30,6 +31,10 @@ class TrainingDivergedError(UnbagError, RuntimeError):
 
 class MissingDependencyError(UnbagError, ImportError):
     """An optional package is needed; the message names the extra that installs it."""
+
+
+class DownloadError(UnbagError, RuntimeError):
+    """A server did not give a file, or gave another one than expected."""
 
 
 class UnbagWarning(UserWarning):

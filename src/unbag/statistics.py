@@ -63,8 +63,8 @@ def zero_one_losses(logits: Tensor) -> Tensor:
 
     Shapes: (..., K) to (..., K).
     """
-    predicted = logits.argmax(-1, keepdim=True)
-    return torch.ones_like(logits).scatter_(-1, predicted, 0.0)
+    classes = torch.arange(logits.shape[-1], device=logits.device)
+    return (classes != logits.argmax(-1, keepdim=True)).to(logits.dtype)
 
 
 class BagStatistics:

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import shlex
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from unbag.exceptions import InvalidInputError
+from unbag.datasets.folder import data_folder
 from unbag.validation import check_choice, invalid
 
-__all__ = ["DATASETS", "Dataset", "load"]
+__all__ = ["DATASETS", "Dataset", "load", "usps_table"]
 
 _Floats = NDArray[np.float32]
 _Part = tuple[NDArray[np.generic], NDArray[np.int64]]
@@ -51,18 +52,18 @@ def load(name: str, folder: str | os.PathLike[str] | None = None) -> Dataset:
         pendigits, usps, mnist, fashion-mnist, kmnist or cifar10.
     folder : path, optional
         The folder whose subfolder of that name holds the upstream files; by default what the
-        environment variable ``UNBAG_DATA`` says.
+        environment variable ``UNBAG_DATA`` says, else the user's cache, where
+        :func:`unbag.datasets.fetch` puts them.
     """
     check_choice("name", name, DATASETS)
-    where = os.environ.get("UNBAG_DATA") if folder is None else folder
-    if not where:
-        message = f"{name}: set UNBAG_DATA to the folder that holds the datasets, or pass folder=."
-        raise InvalidInputError(message)
-    root = Path(where) / name
+    where = data_folder(folder)
     try:
-        (x_train, y_train), (x_test, y_test) = DATASETS[name](root)
+        (x_train, y_train), (x_test, y_test) = DATASETS[name](where / name)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise invalid("folder", f"one that holds {error.filename}", str(where)) from None
+        option = "" if folder is None else f" --folder {shlex.quote(str(where))}"
+        command = f"unbag datasets fetch {name}{option}"
+        remedy = f"download it with `{command}`, or say where it is with UNBAG_DATA or folder=."
+        raise invalid("folder", f"one that holds {error.filename}", where, remedy) from None
     return Dataset(name, x_train, y_train, x_test, y_test)
 
 
@@ -129,9 +130,14 @@ def _pendigits(root: Path) -> tuple[_Part, _Part]:
     return read(root / "pendigits.tra"), read(root / "pendigits.tes")
 
 
+def usps_table(path: Path) -> _Floats:
+    """Read the rows of a USPS file as they are: the label and 256 values in [-1, 1]."""
+    return _table(path, _unzip(path), columns=257)
+
+
 def _usps(root: Path) -> tuple[_Part, _Part]:
     def read(path: Path) -> _Part:
-        table = _table(path, _unzip(path), columns=257)
+        table = usps_table(path)
         return (table[:, 1:] + 1) / 2, _labels(path, table[:, 0])
 
     return read(root / "zip.train.gz"), read(root / "zip.test.gz")

@@ -1,75 +1,12 @@
-import gzip
-import struct
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tiny_files import CIFAR, idx, random_bytes, tiny, write
 
-from unbag.datasets import DATASETS, load
+from unbag.datasets import DATASETS, data_folder, load
 from unbag.exceptions import InvalidInputError
-
-CIFAR = "cifar-10-batches-bin"
-
-
-def write(root, name, files):
-    """Write files of a dataset, packed where the name says so, and return their folder."""
-    for file, content in files.items():
-        path = root / name / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return root / name
-
-
-def idx(array):
-    return (
-        bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + bytes(array)
-    )
-
-
-def random_bytes(*shape):
-    return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-
-
-def tiny(name):
-    """Upstream files of a few rows, and the rows in them."""
-    labels = {"train": np.array([3, 0, 9, 1, 5], np.uint8), "test": np.array([2, 7], np.uint8)}
-    if name == "cifar10":
-        images = {"train": random_bytes(5, 3, 32, 32), "test": random_bytes(2, 3, 32, 32)}
-        files = {
-            f"{CIFAR}/data_batch_{i + 1}.bin": bytes([y]) + bytes(x)
-            for i, (x, y) in enumerate(zip(images["train"], labels["train"], strict=True))
-        }
-        records = zip(images["test"], labels["test"], strict=True)
-        files[f"{CIFAR}/test_batch.bin"] = b"".join(bytes([y]) + bytes(x) for x, y in records)
-        return files, images, labels
-    if name in ("pendigits", "usps"):
-        files, images = {}, {}
-        parts = {
-            "train": ("pendigits.tra", "zip.train.gz"),
-            "test": ("pendigits.tes", "zip.test.gz"),
-        }
-        for part, (pendigits, usps) in parts.items():
-            n = len(labels[part])
-            if name == "pendigits":
-                rows = random_bytes(n, 16) % 101
-                lines = [
-                    ", ".join(map(str, [*r, y])) for r, y in zip(rows, labels[part], strict=True)
-                ]
-                files[pendigits], images[part] = ("\n".join(lines) + "\n").encode(), rows / 100
-            else:
-                rows = random_bytes(n, 256) / 127.5 - 1
-                lines = [
-                    f"{y:.4f} " + " ".join(f"{v:.8f}" for v in r) + " "
-                    for r, y in zip(rows, labels[part], strict=True)
-                ]
-                files[usps], images[part] = ("\n".join(lines) + "\n").encode(), (rows + 1) / 2
-        return files, images, labels
-    images = {"train": random_bytes(5, 4, 3), "test": random_bytes(2, 4, 3)}
-    files = {}
-    for part, prefix in (("train", "train"), ("test", "t10k")):
-        files[f"{prefix}-images-idx3-ubyte.gz"] = idx(images[part])
-        files[f"{prefix}-labels-idx1-ubyte.gz"] = idx(labels[part])
-    return files, images, labels
-
 
 # --------------------------------------------------------------------------------- the real files
 
@@ -195,12 +132,49 @@ def test_a_file_that_only_claims_to_be_packed_is_named(tmp_path):
         load("usps", tmp_path)
 
 
-def test_where_the_datasets_are_must_be_said(monkeypatch, tmp_path):
+def test_a_missing_dataset_is_told_with_the_remedy(monkeypatch, tmp_path):
     monkeypatch.delenv("UNBAG_DATA", raising=False)
-    with pytest.raises(InvalidInputError, match="mnist: set UNBAG_DATA to the folder"):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(InvalidInputError, match=r"with `unbag datasets fetch mnist`, or .*folder="):
         load("mnist")
+    there = tmp_path / "my data"
+    with pytest.raises(InvalidInputError, match=rf"fetch usps --folder '{there}'`, or "):
+        load("usps", there)
     with pytest.raises(InvalidInputError, match=r"name must be one of 'pendigits', .*got 'svhn'"):
         load("svhn", tmp_path)
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(InvalidInputError, match=r"folder must be one that holds .*pendigits.tra"):
         load("pendigits", tmp_path / "file")
+
+
+def test_the_default_folder_is_unbag_data_or_else_the_cache(monkeypatch, tmp_path):
+    write(tmp_path / "cache/unbag", "usps", tiny("usps")[0])
+    monkeypatch.delenv("UNBAG_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert len(load("usps").y_train) == 5
+    monkeypatch.setenv("UNBAG_DATA", str(tmp_path))
+    with pytest.raises(InvalidInputError, match=r"zip.train.gz"):
+        load("usps")
+    assert len(load("usps", tmp_path / "cache/unbag").y_train) == 5
+
+
+@pytest.mark.parametrize(
+    ("system", "variables", "expected"),
+    [
+        ("linux", {}, "/home/me/.cache/unbag"),
+        ("linux", {"XDG_CACHE_HOME": "/scratch"}, "/scratch/unbag"),
+        ("darwin", {}, "/home/me/Library/Caches/unbag"),
+        ("win32", {"LOCALAPPDATA": "/local"}, "/local/unbag"),
+        ("win32", {}, "/home/me/AppData/Local/unbag"),
+        ("linux", {"UNBAG_DATA": "~/data", "XDG_CACHE_HOME": "/scratch"}, "/home/me/data"),
+        ("linux", {"UNBAG_DATA": ""}, "/home/me/.cache/unbag"),
+    ],
+)
+def test_where_the_cache_is(monkeypatch, system, variables, expected):
+    for name in ("UNBAG_DATA", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ({"HOME": "/home/me"} | variables).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("unbag.datasets.folder.sys", SimpleNamespace(platform=system))
+    assert data_folder() == Path(expected)
+    assert data_folder("here") == Path("here")

@@ -1,4 +1,4 @@
-"""The command line; every command calls one public function."""
+"""The command ``unbag demo``."""
 
 import time
 from pathlib import Path
@@ -8,23 +8,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from unbag.cli.common import exit_on_error
 from unbag.demo import check_plot_path, plot_history, run_demo
-from unbag.exceptions import UnbagError
 
-__all__ = ["app"]
-
-app = typer.Typer(
-    help="Train classifiers from unlabeled bags of rows and the share of each class in every bag.",
-    no_args_is_help=True,
-)
+__all__ = ["demo"]
 
 
-@app.callback()
-def main() -> None:
-    """Keep commands as subcommands even while there is only one."""
-
-
-@app.command()
 def demo(
     output: Annotated[Path, typer.Option(help="Where to save the plot.")] = Path("demo.png"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of bags, weights and batches.")] = 0,
@@ -35,14 +24,11 @@ def demo(
     """
     console = Console()
     start = time.perf_counter()
-    try:
+    with exit_on_error():
         check_plot_path(output)
         rows = run_demo(seed=seed, verbose=console.is_terminal)
         shown = ("unbiased", "u-prr", "prop")
         plot_history({row.method: row.history for row in rows if row.method in shown}, output)
-    except (UnbagError, OSError) as error:
-        Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False)
-        raise typer.Exit(1) from None
     table = Table(title="Digits in ten bags of known class shares, no labels")
     table.add_column("method")
     for heading in ("true error, %", "label-free estimate, %", "best epoch, %", "epochs"):

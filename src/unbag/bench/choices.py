@@ -1,0 +1,207 @@
+"""Hyperparameters of the study, chosen without a label.
+
+Learning rate and batch size are one choice a dataset, shared by all methods: the smallest
+label-free error of ``u-prr``, on a fifth of the rows of trial 0 that is held out, as the mean over
+the four settings. A setting weighs as one over the variance of its label-free error: in
+symmetric-0.1 that error has four times the deviation of the others, and would decide by chance.
+α and s_GA are the library's defaults meanwhile, but in symmetric-0.1 a pair that learns there.
+Batch sizes are tried from the largest down, until two in a row bring nothing. Then α and s_GA of ``u-prr`` and the level of ``u-flood`` are chosen for
+every setting in the same way, from the whole grid. The best of the same models by test error is
+kept beside the choice, for comparison only.
+"""
+
+import functools
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unbag.bench.records import Record, Records, write_whole
+from unbag.bench.study import (
+    ALPHAS,
+    ASCENT_SCALES,
+    BATCH_DIVISORS,
+    FLOOD_LEVELS,
+    LEARNING_RATES,
+    SETTINGS,
+    STUDY,
+    Run,
+)
+from unbag.priors import risk_weights
+from unbag.validation import invalid
+
+__all__ = ["TUNED", "Choices", "choose"]
+
+_CLASSES = 10  # of all six datasets
+_PATIENCE = 2  # batch sizes in a row that bring nothing
+# α and s_GA of u-prr while learning rate and batch size are chosen. With the defaults it does not
+# learn in symmetric-0.1, whatever the learning rate: its label-free error there would be noise.
+_START = dict.fromkeys(SETTINGS, (0.7, 5.0)) | {"symmetric-0.1": (0.5, 2.0)}
+TUNED = ("u-flood", "u-prr")  # methods with hyperparameters of their own
+Ensure = Callable[[Iterable[Run]], None]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The hyperparameters of a dataset.
+
+    Attributes
+    ----------
+    dataset : str
+    learning_rate : float
+    batch_divisor : int
+    label_free : dict
+        By setting and method, the hyperparameters with the smallest label-free error.
+    by_test_error : dict
+        The same with the smallest test error of the same models, for comparison only.
+    """
+
+    dataset: str
+    learning_rate: float
+    batch_divisor: int
+    label_free: dict[str, dict[str, dict[str, float]]]
+    by_test_error: dict[str, dict[str, dict[str, float]]]
+
+    def run(self, setting: str, method: str, trial: int, *, oracle: bool = False) -> Run:
+        """Return the run of a cell with the chosen hyperparameters."""
+        tables = self.by_test_error if oracle else self.label_free
+        plain = Run(
+            dataset=self.dataset,
+            setting=setting,
+            method=method,
+            trial=trial,
+            learning_rate=self.learning_rate,
+            batch_divisor=self.batch_divisor,
+            epochs=STUDY[self.dataset].epochs,
+        )
+        own: dict[str, Any] = tables[setting].get(method, {})
+        return replace(plain, **own)
+
+    def save(self, folder: Path) -> None:
+        """Write the choices beside the records."""
+        path = folder / self.dataset / "choices.json"
+        write_whole(path, json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path, dataset: str) -> "Choices | None":
+        """Read the choices of a dataset, or None where there are none."""
+        path = folder / dataset / "choices.json"
+        if not path.exists():
+            return None
+        try:
+            values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return cls(**values)
+        except (ValueError, TypeError) as error:
+            remedy = "restore the file, or delete it to make the choices again from the records."
+            raise invalid(str(path), "a file of choices", str(error), remedy) from None
+
+
+def choose(datasets: Sequence[str], records: Records, ensure: Ensure) -> list[Choices]:
+    """Choose the hyperparameters of datasets; ``ensure`` trains the runs that have no record."""
+    shared = _choose_shared(datasets, records, ensure)
+    grids = {
+        (dataset, setting, method): _grid(dataset, setting, method, *shared[dataset])
+        for dataset in datasets
+        for setting in SETTINGS
+        for method in TUNED
+    }
+    ensure(itertools.chain.from_iterable(grids.values()))
+    made = []
+    for dataset in datasets:
+        tables: list[dict[str, dict[str, dict[str, float]]]] = []
+        for error in (_label_free_error, _test_error):
+            best = {
+                (s, m): min((records[run] for run in grids[dataset, s, m]), key=error).run
+                for s in SETTINGS
+                for m in TUNED
+            }
+            tables.append({s: {m: best[s, m].hyperparameters for m in TUNED} for s in SETTINGS})
+        made.append(Choices(dataset, *shared[dataset], *tables))
+    return made
+
+
+def _choose_shared(
+    datasets: Sequence[str], records: Records, ensure: Ensure
+) -> dict[str, tuple[float, int]]:
+    """Learning rate and batch divisor of every dataset."""
+    best: dict[str, tuple[float, tuple[float, int]]] = {}
+    waited = dict.fromkeys(datasets, 0)
+    for divisor in BATCH_DIVISORS:
+        walking = [dataset for dataset in datasets if waited[dataset] < _PATIENCE]
+        runs = {
+            (dataset, rate): [_start(dataset, setting, rate, divisor) for setting in SETTINGS]
+            for dataset in walking
+            for rate in LEARNING_RATES
+        }
+        ensure(itertools.chain.from_iterable(runs.values()))
+        for dataset in walking:
+            waited[dataset] += 1
+            for rate in LEARNING_RATES:
+                error = sum(
+                    share * _label_free_error(records[run])
+                    for share, run in zip(_shares(), runs[dataset, rate], strict=True)
+                )
+                if dataset not in best or error < best[dataset][0]:
+                    best[dataset] = error, (rate, divisor)
+                    waited[dataset] = 0
+    return {dataset: choice for dataset, (_, choice) in best.items()}
+
+
+@functools.cache
+def _shares() -> list[float]:
+    """Weights of the settings: one over the variance of the label-free error, summing to one.
+
+    The variance is that of a model which predicts every class as often as it occurs, on bags of
+    equal size: Σ_m Var(W[m, ŷ]), with ŷ drawn from θ_m.
+    """
+    variances = []
+    for make in SETTINGS.values():
+        theta = make(_CLASSES)
+        weights = risk_weights(theta, theta.mean(0), warn=False)
+        square = (theta * weights**2).sum(1) - (theta * weights).sum(1) ** 2
+        variances.append(len(theta) * square.sum())
+    precision = 1 / np.array(variances)
+    shares: list[float] = (precision / precision.sum()).tolist()
+    return shares
+
+
+def _start(dataset: str, setting: str, learning_rate: float, divisor: int) -> Run:
+    alpha, ascent_scale = _START[setting]
+    return Run(
+        dataset=dataset,
+        setting=setting,
+        method="u-prr",
+        trial=0,
+        learning_rate=learning_rate,
+        batch_divisor=divisor,
+        epochs=STUDY[dataset].epochs,
+        alpha=alpha,
+        ascent_scale=ascent_scale,
+        held_out=True,
+    )
+
+
+def _grid(dataset: str, setting: str, method: str, rate: float, divisor: int) -> list[Run]:
+    start = _start(dataset, setting, rate, divisor)
+    if method == "u-prr":
+        return [
+            replace(start, alpha=alpha, ascent_scale=scale)
+            for alpha in ALPHAS
+            for scale in ASCENT_SCALES
+        ]
+    plain = replace(start, method="u-flood", alpha=None, ascent_scale=None)
+    return [replace(plain, flood_level=level) for level in FLOOD_LEVELS]
+
+
+def _label_free_error(record: Record) -> float:
+    failed = record.diverged or record.label_free_error is None
+    return math.inf if failed else float(record.label_free_error or 0.0)
+
+
+def _test_error(record: Record) -> float:
+    return math.inf if record.diverged else record.error

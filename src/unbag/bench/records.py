@@ -1,0 +1,244 @@
+"""Records of trained models: one line of JSON each, in compact files."""
+
+import datetime
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from unbag.bench.study import Run
+from unbag.exceptions import InvalidInputError
+from unbag.training import Outcome
+from unbag.validation import invalid
+
+__all__ = ["Environment", "Record", "Records", "thinned"]
+
+_SELECTION, _RUNS = "selection.jsonl", "runs.jsonl"
+
+
+def thinned(n_epochs: int, n_points: int = 30) -> NDArray[np.int64]:
+    """Epochs of which errors are kept: dense at first, then evenly spaced, and the last.
+
+    Examples
+    --------
+    >>> thinned(5)
+    array([1, 2, 3, 4, 5])
+    >>> len(thinned(500)), thinned(500)[-1]
+    (54, np.int64(500))
+    """
+    spread = [np.geomspace(1, n_epochs, n_points), np.linspace(1, n_epochs, n_points)]
+    return np.unique(np.rint(np.concatenate(spread)).astype(np.int64))
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where and when models were trained."""
+
+    hardware: str
+    precision: str
+    date: str
+    versions: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def here(cls, device: torch.device, precision: str) -> "Environment":
+        """Describe this machine."""
+        cuda = device.type == "cuda"
+        names = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+        return cls(
+            hardware=torch.cuda.get_device_name(device) if cuda else names,
+            precision=precision,
+            date=datetime.date.today().isoformat(),
+            versions=(
+                ("python", platform.python_version()),
+                ("torch", torch.__version__),
+                ("numpy", np.__version__),
+            ),
+        )
+
+    @property
+    def key(self) -> str:
+        """Short name by which records refer to it."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:8]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**vars(self), "versions": dict(self.versions)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Environment":
+        """Undo :meth:`to_dict`."""
+        return cls(**{**values, "versions": tuple(values["versions"].items())})
+
+
+@dataclass(frozen=True)
+class Record:
+    """What came of one run; errors are shares, not percent.
+
+    Attributes
+    ----------
+    run : Run
+    environment : str
+        Key of an environment of the same file.
+    error, best_error : float
+        Test error after the last epoch, and the smallest of all epochs that were tested.
+    label_free_error : float or None
+        Of the rows held out, after the last epoch.
+    n_epochs : int
+        Epochs run.
+    diverged : bool
+    seconds : float
+        Training time: that of its stack divided by the models in it.
+    epochs, errors, risks : tuples
+        Test error and mean empirical risk of some epochs.
+    """
+
+    run: Run
+    environment: str
+    error: float
+    best_error: float
+    n_epochs: int
+    seconds: float
+    label_free_error: float | None = None
+    diverged: bool = False
+    epochs: tuple[int, ...] = ()
+    errors: tuple[float, ...] = ()
+    risks: tuple[float | None, ...] = ()
+
+    @property
+    def drop(self) -> float:
+        """Δ_E: error after the last epoch less the smallest one."""
+        return self.error - self.best_error
+
+    @classmethod
+    def of(cls, run: Run, outcome: Outcome, environment: str) -> "Record":
+        """Make the record of an outcome; curves are left out where rows were held out."""
+        history = outcome.history
+        errors = history["test_error"]
+        free = history.get("label_free_error")
+        kept = thinned(outcome.n_epochs) - 1
+        kept = kept[np.isfinite(errors[kept])] if free is None else kept[:0]
+        return cls(
+            run=run,
+            environment=environment,
+            error=_round(errors[-1]),
+            best_error=_round(np.nanmin(errors)),
+            n_epochs=outcome.n_epochs,
+            seconds=round(outcome.seconds, 3),
+            label_free_error=None if free is None else _round(free[-1]),
+            diverged=outcome.diverged,
+            epochs=tuple((kept + 1).tolist()),
+            errors=tuple(_round(e) for e in errors[kept]),
+            risks=tuple(_significant(r) for r in history["empirical_risk"][kept]),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, without those at their default."""
+        values = {**vars(self), "run": self.run.to_dict()}
+        return {k: v for k, v in values.items() if v is not None and v is not False and v != ()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Record":
+        """Undo :meth:`to_dict`."""
+        lists = {k: tuple(v) for k, v in values.items() if isinstance(v, list)}
+        return cls(**{**values, **lists, "run": Run.from_dict(values["run"])})
+
+
+def _round(error: float) -> float:
+    return round(float(error), 6)
+
+
+def _significant(value: float) -> float | None:
+    return float(f"{value:.5g}") if np.isfinite(value) else None
+
+
+class Records:
+    """All records of a folder: ``DATASET/selection.jsonl`` and ``DATASET/runs.jsonl``.
+
+    The first has the runs that chose hyperparameters. A file is replaced as a whole when records
+    are added, so that one cut short is never left behind.
+
+    Parameters
+    ----------
+    folder : path
+        Need not exist before the first record is added.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise invalid("results", "a folder", f"{folder}, which is a file")
+        self._files: dict[Path, dict[Run, Record]] = {}
+        self.environments: dict[str, Environment] = {}
+        for path in sorted(self.folder.glob("*/*.jsonl")):
+            self._files[path] = self._read(path)
+
+    def _read(self, path: Path) -> dict[Run, Record]:
+        records = {}
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                values = json.loads(line)
+                if "key" in values:
+                    key = values.pop("key")
+                    self.environments[key] = Environment.from_dict(values)
+                    continue
+                record = Record.from_dict(values)
+            except (ValueError, TypeError, KeyError, AttributeError, InvalidInputError) as error:
+                got = f"line {number}: {error}"
+                remedy = "restore the file, or delete it to run its models again."
+                raise invalid(str(path), "a file of records", got, remedy) from None
+            records[record.run] = record
+        return records
+
+    def __getitem__(self, run: Run) -> Record:
+        return self._files[self._path(run)][run]
+
+    def __contains__(self, run: Run) -> bool:
+        return run in self._files.get(self._path(run), {})
+
+    def __iter__(self) -> Iterator[Record]:
+        for records in self._files.values():
+            yield from records.values()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._files.values()))
+
+    def _path(self, run: Run) -> Path:
+        return self.folder / run.dataset / (_SELECTION if run.held_out else _RUNS)
+
+    def add(self, records: Iterable[Record], environment: Environment) -> None:
+        """Add records, and write the files that they belong to."""
+        self.environments[environment.key] = environment
+        changed = set()
+        for record in records:
+            path = self._path(record.run)
+            self._files.setdefault(path, {})[record.run] = record
+            changed.add(path)
+        for path in sorted(changed):
+            self._write(path)
+
+    def _write(self, path: Path) -> None:
+        records = self._files[path].values()
+        used = sorted({record.environment for record in records})
+        lines = [{"key": key, **self.environments[key].to_dict()} for key in used]
+        lines += [record.to_dict() for record in records]
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        write_whole(path, text)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file such that a crash leaves the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -1,0 +1,193 @@
+"""The runs of the study: trained where no record is there, recorded as each stack ends."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from unbag.bench.choices import TUNED, Choices, choose
+from unbag.bench.records import Environment, Record, Records
+from unbag.bench.study import METHODS, SETTINGS, STUDY, TRIALS, Data, Run
+from unbag.methods import Fit, fit_many
+from unbag.training import resolve_device
+from unbag.validation import check_choice, check_number, invalid
+
+__all__ = [
+    "DROPOUTS",
+    "FIGURE_DATASET",
+    "NOISE_RATES",
+    "QUICK_DATASETS",
+    "SHARES",
+    "SHARE_METHODS",
+    "WEIGHT_DECAYS",
+    "figure_runs",
+    "quick_runs",
+    "run_study",
+]
+
+QUICK_DATASETS = ("pendigits", "usps")
+_QUICK_EPOCHS, _QUICK_TEST_EVERY = 50, 5
+_QUICK_RATE, _QUICK_DIVISOR = 1e-3, 10
+
+# What the figures vary, on MNIST.
+FIGURE_DATASET = "mnist"
+DROPOUTS = (0.0, 0.2, 0.4, 0.6, 0.8)  # of one trial, like the weight decays
+WEIGHT_DECAYS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e1)
+NOISE_RATES = (0.0, 0.01, 0.03, 0.05)
+SHARES = (1 / 27, 1 / 9, 1 / 3, 1.0)
+SHARE_METHODS = ("u-prr", "unbiased")
+
+
+@dataclass
+class _Trainer:
+    """Trains runs that have no record and adds theirs."""
+
+    records: Records
+    device: str
+    precision: str
+    verbose: bool
+    test_every: int
+    _data: dict[str, Data] = field(default_factory=dict)
+
+    def __call__(self, runs: Iterable[Run]) -> None:
+        missing = [run for run in dict.fromkeys(runs) if run not in self.records]
+        for held_out in (True, False):
+            part = [run for run in missing if run.held_out == held_out]
+            if part:
+                self._train(part)
+
+    def _train(self, runs: list[Run]) -> None:
+        device = resolve_device(self.device)
+        environment = Environment.here(device, self.precision)
+        for name in {run.dataset for run in runs}:
+            self._data.setdefault(name, Data(name))
+
+        def keep(fits: dict[int, Fit]) -> None:
+            made = (Record.of(runs[i], fit.outcome, environment.key) for i, fit in fits.items())
+            self.records.add(made, environment)
+
+        fit_many(
+            [self._data[run.dataset].job(run) for run in runs],
+            device=device,
+            precision=self.precision,
+            # The drop needs errors of every epoch; runs that choose need the last one only.
+            test_every=max(r.epochs for r in runs) if runs[0].held_out else self.test_every,
+            verbose=self.verbose,
+            checkpoint=self.records.folder / ".checkpoints",
+            checkpoint_seconds=300.0,
+            on_finish=keep,
+        )
+
+
+def run_study(
+    results: str | os.PathLike[str],
+    *,
+    datasets: Sequence[str] = tuple(STUDY),
+    settings: Sequence[str] = tuple(SETTINGS),
+    methods: Sequence[str] = METHODS,
+    trials: int = TRIALS,
+    figures: bool = False,
+    quick: bool = False,
+    device: str = "auto",
+    precision: str = "auto",
+    verbose: bool = False,
+) -> Records:
+    """Run the study, or what is missing of it.
+
+    Hyperparameters are chosen first, where ``results`` has no choices of a dataset. What has a
+    record is not run again, so a run that was killed goes on when it is started once more.
+
+    Parameters
+    ----------
+    results : path
+        Folder of records and choices.
+    datasets, settings, methods : sequences of str
+    trials : int, default=5
+    figures : bool, default=False
+        Also run what only the figures need (MNIST).
+    quick : bool, default=False
+        A first try without choices: fixed hyperparameters and 50 epochs.
+    device : str, default="auto"
+    precision : {"auto", "float32", "tf32", "bf16"}, default="auto"
+        "auto" is bf16 on CUDA and float32 on the CPU.
+    verbose : bool, default=False
+        Show progress.
+
+    Returns
+    -------
+    Records
+        All records of the folder.
+    """
+    for name, given, known in (
+        ("datasets", datasets, STUDY),
+        ("settings", settings, SETTINGS),
+        ("methods", methods, METHODS),
+    ):
+        if not given:
+            raise invalid(name, f"some of {', '.join(known)}", "none")
+        for value in given:
+            check_choice(name, value, known)
+    check_number("trials", trials, low=1, integer=True)
+    if precision == "auto":
+        precision = "bf16" if resolve_device(device).type == "cuda" else "float32"
+    records = Records(results)
+    ensure = _Trainer(records, device, precision, verbose, _QUICK_TEST_EVERY if quick else 1)
+    if quick:
+        ensure(quick_runs(datasets, settings, methods, trials))
+        return records
+
+    choices = _choices(datasets, records, ensure)
+    for oracle in (False, True):
+        ensure(
+            choices[dataset].run(setting, method, trial, oracle=oracle)
+            for dataset in datasets
+            for setting in settings
+            for method in methods
+            if not oracle or method in TUNED
+            for trial in range(trials)
+        )
+        if not oracle and figures and FIGURE_DATASET in datasets:
+            ensure(figure_runs(choices[FIGURE_DATASET], trials))
+    return records
+
+
+def _choices(datasets: Sequence[str], records: Records, ensure: _Trainer) -> dict[str, Choices]:
+    folder = Path(records.folder)
+    found = {name: Choices.load(folder, name) for name in datasets}
+    for made in choose([name for name, known in found.items() if known is None], records, ensure):
+        made.save(folder)
+        found[made.dataset] = made
+    return {name: made for name, made in found.items() if made is not None}
+
+
+def quick_runs(
+    datasets: Sequence[str], settings: Sequence[str], methods: Sequence[str], trials: int
+) -> list[Run]:
+    """Make short runs with default hyperparameters, for a first try on a laptop."""
+    return [
+        Run(d, s, m, t, _QUICK_RATE, _QUICK_DIVISOR, _QUICK_EPOCHS)
+        for d in datasets
+        for s in settings
+        for m in methods
+        for t in range(trials)
+    ]
+
+
+def figure_runs(choices: Choices, trials: int) -> list[Run]:
+    """Make the runs that only the figures need."""
+    plain = choices.run("asymmetric", "unbiased", trial=0)
+    runs = [replace(plain, dropout=rate) for rate in DROPOUTS]
+    runs += [replace(plain, weight_decay=decay) for decay in WEIGHT_DECAYS]
+    runs += [
+        replace(choices.run(setting, "u-prr", trial), prior_noise=rate)
+        for setting in SETTINGS
+        for rate in NOISE_RATES
+        for trial in range(trials)
+    ]
+    runs += [
+        replace(choices.run("symmetric-0.5", method, trial), share=share)
+        for share in SHARES
+        for method in SHARE_METHODS
+        for trial in range(trials)
+    ]
+    return runs

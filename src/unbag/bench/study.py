@@ -1,0 +1,217 @@
+"""What the paper's study consists of, and the job of every model in it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unbag.bags import Bags, make_bags
+from unbag.datasets import load
+from unbag.exceptions import InvalidInputError
+from unbag.methods import Job, get_method
+from unbag.priors import asymmetric, non_square, perturb, symmetric
+from unbag.training import TestSet
+from unbag.validation import check_choice
+
+__all__ = [
+    "ALPHAS",
+    "ASCENT_SCALES",
+    "BATCH_DIVISORS",
+    "FLOOD_LEVELS",
+    "LEARNING_RATES",
+    "METHODS",
+    "SETTINGS",
+    "STUDY",
+    "TRIALS",
+    "Data",
+    "Run",
+    "Spec",
+]
+
+# The grids and the order of methods are those of the paper's section 5.
+LEARNING_RATES = (5e-5, 1e-4, 2e-4, 5e-4, 1e-3)
+BATCH_DIVISORS = (10, 20, 50, 100, 200, 500)
+ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
+ASCENT_SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+FLOOD_LEVELS = (0.0, 0.05, 0.1)
+TRIALS = 5
+METHODS = (
+    "biased",
+    "prop",
+    "prop-cr",
+    "unbiased",
+    "u-correct",
+    "u-stop",
+    "u-flood",
+    "u-prr",
+)
+HELD_OUT = 0.2  # of the rows, in runs that choose hyperparameters
+_THETA_SEED = 0  # one Θ for each random setting
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Model and length of training of a dataset."""
+
+    model: str
+    model_options: dict[str, Any]
+    epochs: int
+
+
+STUDY: dict[str, Spec] = {
+    "pendigits": Spec("mlp", {"depth": 3, "width": 300}, 500),
+    "usps": Spec("mlp", {"depth": 3, "width": 300}, 500),
+    "mnist": Spec("mlp", {"depth": 5, "width": 300}, 500),
+    "fashion-mnist": Spec("mlp", {"depth": 5, "width": 300}, 500),
+    "kmnist": Spec("mlp", {"depth": 5, "width": 300}, 500),
+    "cifar10": Spec("resnet20", {}, 200),
+}
+
+SETTINGS: dict[str, Callable[[int], NDArray[np.float64]]] = {
+    "symmetric-0.5": lambda k: symmetric(k, a=0.5),
+    "symmetric-0.1": lambda k: symmetric(k, a=0.1),
+    "asymmetric": lambda k: asymmetric(k, random_state=_THETA_SEED),
+    "non-square": lambda k: non_square(k, random_state=_THETA_SEED),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything that one trained model of the study depends on.
+
+    Parameters
+    ----------
+    dataset, setting, method : str
+    trial : int
+        Seed of bags, initial weights and batches.
+    learning_rate : float
+    batch_divisor : int
+        Batches hold n / batch_divisor rows.
+    epochs : int
+    alpha, ascent_scale, flood_level : float, optional
+        Hyperparameters of u-prr and u-flood.
+    held_out : bool
+        Whether a fifth of the rows is held out, to choose hyperparameters.
+    prior_noise : float
+        Rate of the noise of the class priors that the method is told.
+    dropout, weight_decay : float
+    share : float
+        Share of the rows that bags are made of.
+    """
+
+    dataset: str
+    setting: str
+    method: str
+    trial: int
+    learning_rate: float
+    batch_divisor: int
+    epochs: int
+    alpha: float | None = None
+    ascent_scale: float | None = None
+    flood_level: float | None = None
+    held_out: bool = False
+    prior_noise: float = 0.0
+    dropout: float = 0.0
+    weight_decay: float = 1e-5
+    share: float = 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Fields that are not at their default."""
+        defaults = {f.name: f.default for f in fields(self)}
+        return {k: v for k, v in asdict(self).items() if v != defaults[k]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Run":
+        """Undo :meth:`to_dict`."""
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise InvalidInputError(f"not a run of the study: {dict(values)} ({error})") from None
+
+    @property
+    def hyperparameters(self) -> dict[str, float]:
+        """Of the method."""
+        names = ("alpha", "ascent_scale", "flood_level")
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass
+class Data:
+    """A dataset of the study in memory; makes the job of a run.
+
+    Bags that runs share are made once, and all are views of the same rows.
+    """
+
+    name: str
+    _bags: dict[tuple[Any, ...], tuple[Bags, Bags | None]] = field(default_factory=dict)
+
+    @cached_property
+    def rows(self) -> Any:
+        """Labelled rows, as their authors split them."""
+        check_choice("dataset", self.name, STUDY)
+        return load(self.name)
+
+    @cached_property
+    def test(self) -> TestSet:
+        """Test rows of the dataset."""
+        return TestSet(self.rows.X_test, self.rows.y_test)
+
+    @cached_property
+    def test_prior(self) -> NDArray[np.float64]:
+        """π: class shares of the labelled rows that bags are drawn from."""
+        labels = self.rows.y_train
+        return np.bincount(labels, minlength=self.rows.n_classes) / len(labels)
+
+    def bags(self, run: Run) -> tuple[Bags, Bags | None]:
+        """Bags to train on and, where the run holds rows out, those."""
+        key = (run.setting, run.trial, run.held_out, run.prior_noise, run.share)
+        if key not in self._bags:
+            self._bags[key] = self._make_bags(run)
+        return self._bags[key]
+
+    def _make_bags(self, run: Run) -> tuple[Bags, Bags | None]:
+        k = self.rows.n_classes
+        theta = SETTINGS[run.setting](k)
+        # The same number of rows in all settings: a multiple of 2K, the largest number of bags.
+        per_pair = int(run.share * len(self.rows.y_train)) // (2 * k)
+        size = 2 * k * per_pair // len(theta)
+        bags = make_bags(
+            self.rows.X_train, self.rows.y_train, theta, sizes=size, random_state=run.trial
+        )
+        if run.prior_noise:
+            told = perturb(theta, rate=run.prior_noise, random_state=run.trial)
+            bags = bags.with_priors(told)
+        if not run.held_out:
+            return bags, None
+        return bags.train_test_split(test_size=HELD_OUT, random_state=run.trial)
+
+    def job(self, run: Run) -> Job:
+        """Turn a run into a job for the engine."""
+        spec = STUDY[self.name]
+        train, held_out = self.bags(run)
+        options = spec.model_options
+        if run.dropout:
+            options = {**options, "dropout": run.dropout}
+        # The paper takes the softmax of methods without an output prior as it is; with the pooled
+        # prior as the test prior, nothing is corrected.
+        corrected = get_method(run.method).output_prior == "test"
+        return Job(
+            bags=train,
+            method=run.method,
+            test_prior=self.test_prior if corrected else None,
+            hyperparameters=run.hyperparameters,
+            model=spec.model,
+            model_options=options,
+            learning_rate=run.learning_rate,
+            weight_decay=run.weight_decay,
+            batch_size=max(1, train.n_rows // run.batch_divisor),
+            epochs=run.epochs,
+            batching="shuffled",
+            seed=run.trial,
+            test=self.test,
+            held_out=held_out,
+        )

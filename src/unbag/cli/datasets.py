@@ -1,0 +1,88 @@
+"""The commands ``unbag datasets ...``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from unbag.cli.common import exit_on_error, print_error
+from unbag.datasets import SOURCES, data_folder, fetch
+from unbag.exceptions import DownloadError
+from unbag.validation import check_choice
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Download the benchmark datasets, or list them.\n\nExample: unbag datasets fetch mnist",
+    no_args_is_help=True,
+)
+
+_Folder = Annotated[
+    Path | None,
+    typer.Option(help="Folder with one subfolder a dataset (default: UNBAG_DATA, else the cache)."),
+]
+
+
+@app.command("fetch")
+def fetch_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="One or more of the datasets.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Fetch all six, 240 MB.")] = False,
+    folder: _Folder = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Download anew, also in place of a wrong file.")
+    ] = False,
+) -> None:
+    """Download datasets from upstream; what is there and whole is left alone.
+
+    Names: pendigits, usps, mnist, fashion-mnist, kmnist, cifar10.
+
+    Example: unbag datasets fetch mnist kmnist
+    """
+    if bool(names) == everything:
+        raise typer.BadParameter("give the names of datasets, or --all.", param_hint="NAME")
+    failed = False
+    with exit_on_error():
+        wanted = list(SOURCES) if everything else names or []
+        for name in wanted:
+            check_choice("name", name, SOURCES)
+        for name in wanted:
+            try:
+                root = fetch(name, folder, force=force, progress=True)
+                typer.echo(f"{name}: whole, in {root}")
+            except DownloadError as error:  # another server may be better off
+                print_error(error)
+                failed = True
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command("list")
+def list_command(folder: _Folder = None) -> None:
+    """List the datasets, and which of them are there.
+
+    Example: unbag datasets list
+    """
+    where = data_folder(folder)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("name", "rows", "features", "licence"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("source", overflow="ellipsis")  # the one that a narrow terminal shortens
+    table.add_column("there", no_wrap=True)
+    for name, source in SOURCES.items():
+        with exit_on_error():
+            there = [(where / name / file).is_file() for file in source.files]
+        train, test = source.rows
+        table.add_row(
+            name,
+            f"{train:,}+{test:,}",
+            "×".join(map(str, source.shape)),
+            source.licence,
+            source.page,
+            "yes" if all(there) else "partly" if any(there) else "no",
+        )
+    Console().print(table)
+    typer.echo(f"\nRows of training and test part. Folder: {where}")

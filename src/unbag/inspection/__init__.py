@@ -1,0 +1,8 @@
+"""Whether bags and priors can work at all, before anything is trained; and trivial models after."""
+
+from unbag.inspection.alike import AlikeTest, alike_test
+from unbag.inspection.findings import Inspection
+from unbag.inspection.inspecting import inspect
+from unbag.inspection.trivial import TrivialTest, trivial_model
+
+__all__ = ["AlikeTest", "Inspection", "TrivialTest", "alike_test", "inspect", "trivial_model"]

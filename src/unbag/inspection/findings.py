@@ -1,0 +1,186 @@
+"""What an inspection holds, and how it reads."""
+
+import datetime
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from unbag.inspection.alike import AlikeTest
+
+__all__ = ["Findings", "Inspection", "plain_number", "points"]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The facts of an :class:`Inspection`, which documents them."""
+
+    n_bags: int
+    n_classes: int
+    classes: list[Any]
+    n_rows: int | None
+    sampling: str
+    level: float
+    test_prior: list[float]
+    rank: int
+    condition_number: float
+    hidden_directions: list[list[float]]
+    weakest_direction: list[float]
+    suggested_bags: list[list[float]]
+    missing_classes: list[Any]
+    constant_classes: dict[int, float]
+    flat_classes: list[Any]
+    equal_bags: list[list[Any]]
+    near_bags: list[list[Any]]
+    inflation: float | None
+    half_width: float | None
+    half_width_exact: float | None
+    rows_needed: list[int] | None
+    relative_error_half_width: float | None
+    prior_error_half_width: float | None
+    empty_bags: list[Any]
+    tiny_bags: list[Any]
+    rare_classes: list[Any]
+    dominating_bag: Any
+    thin_cells: int
+    alike: AlikeTest | None
+    alike_untested: str | None
+    bag_features: list[Any]
+
+
+@dataclass(frozen=True)
+class Inspection(Findings):
+    r"""What :func:`~unbag.inspection.inspect` found; print it for a report.
+
+    Bags without rows are left out of all but ``empty_bags``. Numbers that need full rank, bag
+    sizes or rows are None without them.
+
+    Attributes
+    ----------
+    verdict
+        "go", "care" or "stop".
+    reasons
+        What speaks for care or against starting, each with what would help.
+    notes
+        What is harmless or was left out.
+    n_bags, n_classes, n_rows
+        M, K and n.
+    classes
+        The K classes, the order of all that is per class.
+    sampling, level
+        As given.
+    test_prior
+        K shares π.
+    rank, condition_number
+        Of Θ; the condition number is inf without full rank.
+    hidden_directions
+        K−rank lists of K numbers v with Θv = 0: how class averages may move unseen.
+    weakest_direction
+        K numbers v of length 1 with the smallest ‖Θv‖.
+    suggested_bags
+        Lists of K shares: bags that give Θ full rank, or the one that strengthens it most.
+    missing_classes, constant_classes, flat_classes
+        Classes in no bag; position and share of those with the same share in all (Θ then lacks
+        rank); classes whose share hardly differs.
+    equal_bags, near_bags
+        Groups of bags with identical and with nearly identical shares.
+    inflation
+        Σ_mk \|W_mk\| of the risk weights W; 1 with labels.
+    half_width, half_width_exact
+        Expected half-width of the interval of a label-free accuracy on that many held-out rows,
+        drawn freely or with exact class counts, for a model of accuracy 0.9.
+    rows_needed
+        Held-out rows of every bag that would make it ± 1 point, all bags grown alike, for rows
+        drawn as ``sampling`` says.
+    relative_error_half_width, prior_error_half_width
+        The same from errors in the priors alone: relative errors of 1 %, and those given.
+    empty_bags, tiny_bags, dominating_bag
+        Bags without rows, with few, and one with most of all rows.
+    rare_classes, thin_cells
+        Classes with few rows in all, and how many pairs of bag and class have few.
+    alike, alike_untested
+        The test that rows of a class look alike in all bags, or why there is none.
+    bag_features
+        Columns that have one value in each bag.
+    """
+
+    verdict: str
+    reasons: list[str]
+    notes: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give all fields as plain lists, dicts, strings and numbers, for JSON; inf is None."""
+        plain: dict[str, Any] = _plain(asdict(self))
+        return plain
+
+    def __str__(self) -> str:
+        rows = "rows unknown" if self.n_rows is None else f"{self.n_rows:,} rows"
+        lines = [f"{self.n_bags} bags, {self.n_classes} classes, {rows}"]
+        table = self._table()
+        width = max(len(name) for name, _ in table)
+        lines += [f"  {name:<{width}}  {value}" for name, value in table]
+        lines += [f"  - {reason}" for reason in self.reasons]
+        lines += [f"  note: {note}" for note in self.notes]
+        endings = {
+            "go": "nothing speaks against starting",
+            "care": "it can work; mind the points above",
+            "stop": "not with these bags; see above what would help",
+        }
+        return "\n".join([*lines, f"verdict: {self.verdict} ({endings[self.verdict]})"])
+
+    def _table(self) -> list[tuple[str, str]]:
+        """Lines of the report: name and value."""
+        level = f"{100 * self.level:g} %"
+        table = [
+            ("rank of the priors", f"{self.rank} of {self.n_classes}"),
+            ("condition number", plain_number(self.condition_number)),
+        ]
+        if self.inflation is not None:
+            table.append(
+                ("sum of absolute weights", f"{plain_number(self.inflation)} (1 with labels)")
+            )
+        if self.half_width is not None and self.half_width_exact is not None:
+            widths = (
+                f"{points(self.half_width)} ({level}), {points(self.half_width_exact)} if class "
+                "counts are exact"
+            )
+            table.append(("label-free accuracy", widths))
+        if self.rows_needed is not None:
+            low, high = min(self.rows_needed), max(self.rows_needed)
+            each = f"{low:,} a bag" if low == high else f"{low:,} to {high:,} a bag"
+            table.append(("rows for ± 1 point", f"{sum(self.rows_needed):,}, {each}"))
+        if self.relative_error_half_width is not None:
+            table.append(("priors off by 1 %", points(self.relative_error_half_width)))
+        if self.prior_error_half_width is not None:
+            table.append(("priors off as given", points(self.prior_error_half_width)))
+        if self.alike is not None:
+            used = f"{self.alike.n_features} features of {self.alike.n_rows:,} rows"
+            table.append(("classes alike in all bags", f"p = {self.alike.p_value:.2g}, {used}"))
+        return table
+
+
+def plain_number(value: float) -> str:
+    """Write a number with two digits, and thousands separators in place of an exponent.
+
+    Examples
+    --------
+    >>> plain_number(0.0123), plain_number(5.25), plain_number(1234567.0)
+    ('0.012', '5.2', '1,200,000')
+    """
+    return f"{value:.2g}" if abs(value) < 99.5 else f"{float(f'{value:.2g}'):,.0f}"
+
+
+def points(width: float) -> str:
+    """Write a half-width in percentage points."""
+    return f"± {plain_number(100 * width)} points"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

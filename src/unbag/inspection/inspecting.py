@@ -1,0 +1,276 @@
+"""The one call: facts from priors, sizes and rows, then the verdict."""
+
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unbag.bags import Rows, check_rows
+from unbag.inspection import rules
+from unbag.inspection.alike import MIN_FREEDOM, AlikeTest, as_numpy, run_test
+from unbag.inspection.findings import Findings, Inspection
+from unbag.inspection.geometry import (
+    hidden_directions,
+    same_bags,
+    strongest_bag,
+    weakest_direction,
+)
+from unbag.inspection.precision import (
+    accuracy_variances,
+    relative_sensitivity,
+    share_sensitivity,
+    sized_weights,
+)
+from unbag.inspection.reading import read_bag_index, read_errors, read_sizes
+from unbag.priors import ClassPriors, check_test_prior, risk_weights
+from unbag.validation import check_choice, check_number, invalid
+
+__all__ = ["inspect"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def inspect(
+    priors: Any,
+    sizes: Any = None,
+    *,
+    X: Any = None,
+    bag_ids: Any = None,
+    test_prior: Any = None,
+    prior_errors: Any = None,
+    sampling: str = "iid",
+    level: float = 0.95,
+) -> Inspection:
+    """Tell whether bags and priors can work at all, before anything is trained.
+
+    It answers: can every class be told from the others, and if not, what bag would do it? How
+    precisely could a model be evaluated without labels? How much do errors in the priors matter?
+    With rows: do the rows of a class look alike in all bags, as everything here assumes?
+
+    Parameters
+    ----------
+    priors
+        Class priors Θ, anything that :meth:`ClassPriors.of` takes.
+    sizes
+        Rows of every bag: a number for all, M numbers in the order of the priors, or a dict or
+        Series by bag id. Count the rows to be held out to foresee their evaluation.
+    X
+        (n, d) numeric rows or images; needs ``bag_ids``.
+    bag_ids
+        (n,) bag of every row, in place of ``sizes``.
+    test_prior
+        Class shares π where the classifier will be used; the pooled prior by default.
+    prior_errors
+        Standard errors of the shares: (M, K) in the order of the priors, or by bag and class as
+        a DataFrame or dict.
+    sampling
+        "iid" where rows were drawn freely, "exact" where class counts match the shares, as in a
+        census or from :func:`unbag.make_bags`.
+    level
+        Of the intervals.
+
+    Returns
+    -------
+    Inspection
+        Print it for a report; ``verdict`` is "go", "care" or "stop".
+
+    Examples
+    --------
+    >>> theta = {"a": [0.7, 0.2, 0.1], "b": [0.2, 0.6, 0.2], "c": [0.1, 0.2, 0.7]}
+    >>> print(inspect({**theta, "d": [0.4, 0.4, 0.2]}, sizes=3000))
+    4 bags, 3 classes, 12,000 rows
+      rank of the priors       3 of 3
+      condition number         2.9
+      sum of absolute weights  2.8 (1 with labels)
+      label-free accuracy      ± 2.1 points (95 %), ± 1.2 points if class counts are exact
+      rows for ± 1 point       54,696, 13,674 a bag
+      priors off by 1 %        ± 0.67 points
+      note: Whether rows of a class look alike in all bags: not tested, no rows were given.
+    verdict: go (nothing speaks against starting)
+    >>> poor = inspect({"a": [0.6, 0.2, 0.2], "b": [0.2, 0.4, 0.4], "c": [0.4, 0.3, 0.3]})
+    >>> poor.verdict, poor.rank
+    ('stop', 2)
+    >>> poor.reasons[0].split(". ")[0]
+    'Classes 1, 2 cannot be told apart: in every bag the share of 1 equals that of 2'
+    """
+    table = ClassPriors.of(priors)
+    if table.n_classes < 2:
+        raise invalid("priors", "of at least two classes", table.n_classes)
+    check_number("level", level, low=0, high=1, low_open=True, high_open=True)
+    check_choice("sampling", sampling, ("iid", "exact"))
+    rows, names, index, counts = _read_rows(sizes, X, bag_ids, table)
+    errors = None if prior_errors is None else read_errors(prior_errors, table)
+
+    present = np.ones(table.n_bags, dtype=bool) if counts is None else counts > 0
+    rest = table.subset(present)
+    n = np.ones(rest.n_bags) if counts is None else counts[present].astype(np.float64)
+    if index is not None:
+        index = (np.cumsum(present) - 1)[index]
+    if errors is not None:
+        errors = errors[present]
+    pi = (
+        rest.pooled(n) if test_prior is None else check_test_prior(test_prior, table.classes)
+    )  # (K,)
+    alike, untested, one_valued = _look_at_rows(rows, names, index, rest, errors, sampling)
+    found = Findings(
+        n_bags=rest.n_bags,
+        n_classes=rest.n_classes,
+        classes=rest.classes.tolist(),
+        n_rows=None if counts is None else int(counts.sum()),
+        sampling=sampling,
+        level=float(level),
+        test_prior=pi.tolist(),
+        empty_bags=table.bag_ids[~present].tolist(),
+        alike=alike,
+        alike_untested=untested,
+        bag_features=one_valued,
+        **_geometry(rest, n),
+        **_precision(rest, n, pi, errors, sampling, level, known_sizes=counts is not None),
+        **_sizes(rest, n, known=counts is not None),
+    )
+    verdict, reasons, notes = rules.judge(found)
+    return Inspection(**vars(found), verdict=verdict, reasons=reasons, notes=notes)
+
+
+def _read_rows(
+    sizes: Any, X: Any, bag_ids: Any, table: ClassPriors
+) -> tuple[Rows | None, tuple[str, ...] | None, Ints | None, Ints | None]:
+    """Rows, names of their columns, their bags, and bag sizes; each None where not given."""
+    if sizes is not None and bag_ids is not None:
+        raise invalid("sizes", "left out where bag_ids are given", "both", "give one of the two.")
+    if X is not None and bag_ids is None:
+        remedy = "give bag_ids, one for each row of X."
+        raise invalid("X", "given together with bag_ids", "no bag_ids", remedy)
+    if bag_ids is None:
+        return None, None, None, None if sizes is None else read_sizes(sizes, table)
+    index = read_bag_index(bag_ids, table)
+    counts = np.bincount(index, minlength=table.n_bags)
+    if X is None:
+        return None, None, index, counts
+    rows, names = check_rows(X)
+    if len(index) != len(rows):
+        raise invalid("bag_ids", f"of length {len(rows)}, one for each row of X", len(index))
+    return rows, names, index, counts
+
+
+def _geometry(table: ClassPriors, n: Floats) -> dict[str, Any]:
+    """Rank, hidden directions, and classes and bags that do not differ."""
+    theta, rank, pooled = table.values, table.rank, table.pooled(n)
+    directions, bags = hidden_directions(theta, rank, pooled)
+    if rank == table.n_classes:
+        bags = strongest_bag(theta, pooled)[None]
+    spread = np.ptp(theta, axis=0)  # (K,)
+    empty = theta.max(axis=0) == 0
+    constant = (spread <= rules.EQUAL_BAGS) & ~empty
+    flat = (spread < rules.FLAT_RANGE) & ~empty & ~constant
+    equal = same_bags(table, rules.EQUAL_BAGS)
+    near = same_bags(table, rules.NEAR_BAGS)
+    return {
+        "rank": rank,
+        "condition_number": table.condition_number,
+        "hidden_directions": directions.tolist(),
+        "weakest_direction": weakest_direction(theta).tolist(),
+        "suggested_bags": bags.tolist(),
+        "missing_classes": table.classes[empty].tolist(),
+        "constant_classes": {int(k): float(theta[0, k]) for k in np.flatnonzero(constant)},
+        "flat_classes": table.classes[flat].tolist(),
+        "equal_bags": equal,
+        "near_bags": [group for group in near if group not in equal],
+    }
+
+
+def _precision(
+    table: ClassPriors,
+    n: Floats,
+    pi: Floats,
+    errors: Floats | None,
+    sampling: str,
+    level: float,
+    *,
+    known_sizes: bool,
+) -> dict[str, Any]:
+    """How precisely a model could be evaluated; None where Θ lacks rank."""
+    found: dict[str, Any] = dict.fromkeys(
+        (
+            "inflation",
+            "half_width",
+            "half_width_exact",
+            "rows_needed",
+            "relative_error_half_width",
+            "prior_error_half_width",
+        )
+    )
+    if table.rank < table.n_classes:
+        return found
+    theta, z = table.values, NormalDist().inv_cdf((1 + level) / 2)
+    found["inflation"] = float(np.abs(risk_weights(table, pi, warn=False)).sum())
+    weights = sized_weights(theta, n, pi)  # (M, K)
+    by_relative = relative_sensitivity(weights, theta, rules.RELATIVE_ERROR)
+    found["relative_error_half_width"] = z * by_relative
+    if errors is not None:
+        found["prior_error_half_width"] = z * share_sensitivity(weights, errors)
+    if known_sizes:
+        free, exact = accuracy_variances(weights, theta, n, rules.ASSUMED_ACCURACY)
+        found["half_width"], found["half_width_exact"] = z * free**0.5, z * exact**0.5
+        growth = (z / rules.TARGET_HALF_WIDTH) ** 2 * (exact if sampling == "exact" else free)
+        found["rows_needed"] = np.ceil(n * growth).astype(int).tolist()
+    return found
+
+
+def _sizes(table: ClassPriors, n: Floats, *, known: bool) -> dict[str, Any]:
+    """Bags and classes with few rows or most of them."""
+    expected = n[:, None] * table.values  # (M, K)
+    largest = int(n.argmax())
+    dominates = known and table.n_bags > 2 and n[largest] > rules.DOMINATING_SHARE * n.sum()
+    rare = known & (expected.sum(0) < rules.RARE_CLASS) & (expected.sum(0) > 0)
+    return {
+        "tiny_bags": table.bag_ids[known & (n < rules.TINY_BAG)].tolist(),
+        "rare_classes": table.classes[rare].tolist(),
+        "dominating_bag": table.bag_ids[[largest]].tolist()[0] if dominates else None,
+        "thin_cells": int((known & (expected > 0) & (expected < rules.THIN_CELL)).sum()),
+    }
+
+
+def _look_at_rows(
+    rows: Rows | None,
+    names: tuple[str, ...] | None,
+    index: Ints | None,
+    table: ClassPriors,
+    errors: Floats | None,
+    sampling: str,
+) -> tuple[AlikeTest | None, str | None, list[Any]]:
+    """Run the test of looking alike, or say why not; list columns with one value in each bag."""
+    if rows is None or index is None:
+        if table.n_bags <= table.rank:
+            return (
+                None,
+                "not testable, any bag means fit where there are no more bags than the rank",
+                [],
+            )
+        return None, "not tested, no rows were given", []
+    result = run_test(rows, index, table, errors, sampling)
+    columns = _one_valued(rows, index, table)
+    shown = [names[j] if names else j for j in columns]
+    if isinstance(result, str):
+        return None, f"not testable ({result})", shown
+    return result, None, shown
+
+
+def _one_valued(rows: Rows, index: Ints, table: ClassPriors) -> list[int]:
+    """Find columns that are constant in every bag but not over all; pure bags may have them."""
+    if len(index) - table.n_bags < MIN_FREEDOM or (table.values.max(1) == 1).all():
+        return []
+    flat = rows.reshape(len(index), -1)
+    first = np.unique(index, return_index=True)[1]  # (M,) a row of each bag
+    found: list[int] = []
+    step = max(1, 10_000_000 // len(index))  # columns at a time
+    for start in range(0, flat.shape[1], step):
+        block = as_numpy(flat[:, start : start + step])
+        heads = block[first]  # (M, columns)
+        differs = (heads != heads[0]).any(0)
+        candidates = np.flatnonzero(differs)
+        within = (block[:, candidates] == heads[index][:, candidates]).all(0)
+        found += (start + candidates[within]).tolist()
+    return found

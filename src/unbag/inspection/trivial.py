@@ -1,0 +1,186 @@
+"""Recognise a model that learned nothing: its predictions are the same in all bags."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from unbag.ids import id_array, index_ids, match_ids
+from unbag.inspection.alike import MIN_FREEDOM, bag_features, residual_test
+from unbag.inspection.rules import ALARM, NO_SLOPE, ONE_CLASS
+from unbag.priors import ClassPriors
+from unbag.validation import as_float_array, detached, invalid, shorten
+
+__all__ = ["TrivialTest", "trivial_model"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TrivialTest:
+    """Result of :func:`trivial_model`.
+
+    Attributes
+    ----------
+    trivial
+        Whether the model looks like one that learned nothing.
+    p_value
+        Chance that predictions differ as much between bags if they know nothing of them.
+    slope
+        How far predicted shares follow the priors: 1 for a perfect model, 0 for a trivial one;
+        None where the priors of all bags are the same.
+    top_class, top_share
+        The class predicted most often, and the share of rows that get it.
+    reasons
+        Why it looks trivial, as sentences.
+    """
+
+    trivial: bool
+    p_value: float
+    slope: float | None
+    top_class: Any
+    top_share: float
+    reasons: list[str]
+
+
+def trivial_model(predictions: Any, bag_ids: Any, priors: Any) -> TrivialTest:
+    r"""Tell whether predictions carry any information on the bags.
+
+    A model that learned nothing gives (nearly) everybody one class, or predicts alike in all
+    bags although the priors differ. It is called trivial where one class takes more than
+    ``ONE_CLASS`` of the rows while the priors do not say so; where a test of homogeneity over
+    the bags has a p-value above ``ALARM``; or where predicted shares hardly follow the priors,
+    \|b\| < ``NO_SLOPE``:
+
+    .. math:: b = \frac{\sum_m n_m (V_m - \bar{V}) \cdot (\theta_m - p)}
+                       {\sum_m n_m \lVert \theta_m - p \rVert^2}
+
+    with predicted shares V (M×K), their mean over rows and the pooled prior p. For predicted
+    classes the test is the χ² test of the M×K counts; for probabilities that of
+    :func:`~unbag.inspection.alike_test` with one class in place of Θ: equal means in all bags.
+
+    Parameters
+    ----------
+    predictions
+        (n,) predicted classes, or (n, K) probabilities in the order of the priors' classes, of
+        rows that the model was not trained on.
+    bag_ids
+        (n,) bag of every row.
+    priors
+        Class priors Θ, anything that :meth:`ClassPriors.of` takes.
+
+    Returns
+    -------
+    TrivialTest
+
+    Examples
+    --------
+    >>> theta = np.array([[0.9, 0.1], [0.2, 0.8]])
+    >>> bag = np.repeat([0, 1], 100)
+    >>> trivial_model(np.zeros(200, dtype=int), bag, theta).reasons[0]
+    'Class 0 is predicted for 100 % of the rows, the priors say 55 %.'
+    >>> good = trivial_model(np.r_[[0] * 90, [1] * 10, [0] * 20, [1] * 80], bag, theta)
+    >>> good.trivial, round(good.slope, 6)
+    (False, 1.0)
+    """
+    table = ClassPriors.of(priors)
+    index = table.encode(bag_ids)
+    given = detached(predictions)
+    probabilities = _read_probabilities(given, table) if np.ndim(given) == 2 else None
+    if probabilities is None:
+        known = index_ids("classes", table.classes)
+        remedy = f"the priors have the classes {shorten(table.classes)}."
+        labels = match_ids(
+            "predictions",
+            id_array("predictions", given),
+            known,
+            source="the predictions have",
+            remedy=remedy,
+            what="classes that the priors have",
+        )
+    else:
+        labels = probabilities.argmax(1)
+    if len(labels) != len(index):
+        raise invalid("predictions", f"of length {len(index)}, one for each bag id", len(labels))
+    sizes = np.bincount(index, minlength=table.n_bags)
+    if (sizes > 0).sum() < 2:
+        raise invalid("bag_ids", "of at least two bags", shorten(table.bag_ids[sizes > 0]))
+
+    place = (np.cumsum(sizes > 0) - 1)[index]
+    table, sizes = table.subset(sizes > 0), sizes[sizes > 0]
+    n_bags, n_classes = table.values.shape
+    cells = np.bincount(place * n_classes + labels, minlength=n_bags * n_classes)
+    counts = cells.reshape(n_bags, n_classes)
+    order = np.argsort(place, kind="stable")
+    if probabilities is None:
+        p_value = _homogeneity(counts)
+        shares = counts / sizes[:, None]
+    else:
+        sorted_rows = probabilities[order]
+        p_value = _equal_means(sorted_rows, sizes, table)
+        shares = np.add.reduceat(sorted_rows, np.cumsum(sizes) - sizes) / sizes[:, None]
+
+    pooled = table.pooled(sizes)
+    weight = sizes[:, None] / sizes.sum()
+    apart = table.values - pooled
+    length = float((weight * apart**2).sum())
+    follows = float((weight * apart * (shares - (weight * shares).sum(0))).sum())
+    slope = follows / length if length > 1e-12 else None
+    top = int(counts.sum(0).argmax())
+    top_share = float(counts[:, top].sum() / sizes.sum())
+    top_class = table.classes[[top]].tolist()[0]
+    reasons = []
+    if top_share > ONE_CLASS > pooled[top]:
+        reasons.append(
+            f"Class {top_class!r} is predicted for {100 * top_share:.3g} % of the rows, the "
+            f"priors say {100 * pooled[top]:.3g} %."
+        )
+    if slope is not None and p_value > ALARM:
+        reasons.append(
+            f"Predictions do not differ between bags more than by chance (p = {p_value:.2g}): the "
+            "model learned nothing, or there are too few rows to tell."
+        )
+    elif slope is not None and abs(slope) < NO_SLOPE:
+        reasons.append(
+            f"Predicted shares hardly follow the priors: by {100 * slope:.2g} % of their "
+            "differences between bags."
+        )
+    return TrivialTest(bool(reasons), p_value, slope, top_class, top_share, reasons)
+
+
+def _read_probabilities(values: Any, table: ClassPriors) -> Floats:
+    rows = as_float_array("predictions", values, ndim=2)
+    if rows.shape[1] != table.n_classes:
+        raise invalid("predictions", f"of {table.n_classes} columns, one a class", rows.shape[1])
+    if not (np.isfinite(rows).all() and (rows >= 0).all()):
+        raise invalid("predictions", "finite and non-negative probabilities", "others")
+    off = np.abs(rows.sum(1) - 1)
+    if len(off) and off.max() > 1e-3:
+        got = f"the sum {rows[off.argmax()].sum():.6g} in row {off.argmax()}"
+        raise invalid("predictions", "probabilities that sum to 1", got, "apply a softmax first.")
+    return rows
+
+
+def _homogeneity(counts: Ints) -> float:
+    """p-value of the χ² test that all bags have the same predicted shares; 1 for one class."""
+    seen = counts[:, counts.sum(0) > 0].astype(np.float64)
+    if seen.shape[1] < 2:
+        return 1.0
+    expected = np.outer(seen.sum(1), seen.sum(0)) / seen.sum()
+    statistic = ((seen - expected) ** 2 / expected).sum()
+    return float(stats.chi2.sf(statistic, (len(seen) - 1) * (seen.shape[1] - 1)))
+
+
+def _equal_means(probabilities: Floats, sizes: Ints, table: ClassPriors) -> float:
+    """p-value of the test that probabilities, bag by bag, have the same means in all bags."""
+    if sizes.sum() - len(sizes) < MIN_FREEDOM:
+        need = f"at least {MIN_FREEDOM + len(sizes)} rows for {len(sizes)} bags"
+        raise invalid("predictions", need, int(sizes.sum()), "give predicted classes instead.")
+    features = bag_features(probabilities, sizes)
+    if features.shape[1] == 0:  # the same for all rows of a bag
+        return 1.0 if (probabilities == probabilities[0]).all() else 0.0
+    one = ClassPriors(np.ones((len(sizes), 1)), table.bag_ids)
+    return residual_test(features, sizes, one, None, "iid").p_value

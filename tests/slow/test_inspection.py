@@ -1,0 +1,52 @@
+"""How often the tests of ``inspect`` raise an alarm, where they should and where not."""
+
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from unbag.inspection import trivial_model
+from unbag.priors import symmetric
+
+pytestmark = pytest.mark.slow
+SCRIPT = Path(__file__).parents[2] / "benchmarks/inspection.py"
+BENCHMARK = SimpleNamespace(**runpy.run_path(str(SCRIPT)))
+REPEATS = 300
+# Five percent over 300 repeats, three standard deviations to either side.
+LOW, HIGH = 1.2, 8.8
+
+
+@pytest.mark.parametrize("shape", BENCHMARK.SHAPES)
+@pytest.mark.parametrize("skewed", [False, True])
+def test_false_alarms_are_as_rare_as_they_claim(shape, skewed):
+    free = BENCHMARK.rate(REPEATS, shape, 60, skewed=skewed, seed=10)
+    assert LOW < free < HIGH
+    exact = BENCHMARK.rate(REPEATS, shape, 60, skewed=skewed, exact=True, sampling="exact", seed=11)
+    assert LOW < exact < HIGH
+    careful = BENCHMARK.rate(REPEATS, shape, 60, skewed=skewed, exact=True, seed=12)
+    assert careful < 5
+
+
+def test_known_prior_errors_do_not_raise_false_alarms():
+    assert BENCHMARK.noisy_rate(REPEATS, told=False) > 12
+    assert LOW < BENCHMARK.noisy_rate(REPEATS, told=True) < HIGH
+
+
+@pytest.mark.parametrize("shape", BENCHMARK.SHAPES)
+def test_shifts_are_found_the_more_the_larger(shape):
+    powers = [BENCHMARK.rate(100, shape, 300, skewed=False, shift=s) for s in (0.1, 0.25, 0.5)]
+    assert powers[0] < powers[1] < powers[2]
+    assert powers[2] > 90
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_random_predictions_differ_between_bags_as_rarely_as_claimed(soft):
+    rng, theta = np.random.default_rng(0), symmetric(3, 0.5)
+    bag = np.repeat([0, 1, 2], 100)
+    p_values = []
+    for _ in range(REPEATS):
+        rows = rng.dirichlet([2, 1, 1], len(bag))
+        p_values.append(trivial_model(rows if soft else rows.argmax(1), bag, theta).p_value)
+    assert LOW < 100 * np.mean(np.array(p_values) < 0.05) < HIGH

@@ -545,6 +545,65 @@ def test_label_free_errors_of_rows_held_out():
         assert len(outcome.history["label_free_error"]) == 3
 
 
+def test_the_weights_of_the_best_epoch_are_kept():
+    data = make_data(240, seed=5)
+    replicas = []
+    for seed in range(3):
+        held_out = unbag.make_bags(*data, unbag.priors.asymmetric(K, 0), random_state=9)
+        replicas.append(
+            make_replica(
+                "unbiased", seed=seed, epochs=40, held_out=held_out, patience=4, learning_rate=0.03
+            )
+        )
+    outcomes = run(replicas)
+    for replica, outcome in zip(replicas, outcomes, strict=True):
+        errors = outcome.history["label_free_error"]
+        best = int(errors.argmin()) + 1
+        assert outcome.best_epoch == best
+        assert outcome.n_epochs == min(best + 4, 40)
+        # The module is that of the best epoch: what it predicts has that error.
+        bags = replica.held_out
+        with torch.no_grad():
+            predicted = outcome.module(torch.tensor(bags.X)).argmax(1).numpy()
+        accuracy = label_free_accuracy(predicted, bags.bag_index, bags.priors)
+        assert 1 - accuracy == pytest.approx(errors.min(), abs=1e-12)
+        shorter = run([dataclasses.replace(replica, epochs=best, patience=None)])[0]
+        for own, other in zip(
+            outcome.module.parameters(), shorter.module.parameters(), strict=True
+        ):
+            torch.testing.assert_close(own, other, rtol=0, atol=1e-9)
+    assert any(outcome.n_epochs < 40 for outcome in outcomes)
+    stopped = next(outcome for outcome in outcomes if outcome.n_epochs < 40)
+    assert stopped.stop_reason == "no smaller label-free error for 4 epochs"
+
+
+def test_a_run_with_patience_goes_on_after_a_crash(tmp_path):
+    held_out = unbag.make_bags(*make_data(240, 5), unbag.priors.asymmetric(K, 0), random_state=9)
+    replica = make_replica("unbiased", epochs=30, held_out=held_out, patience=30)
+    whole = run([replica])[0]
+
+    class CrashError(Exception):
+        pass
+
+    def crash(self, epoch):
+        if epoch == 20:
+            raise CrashError
+        return original(self, epoch)
+
+    original = Stack.run_epoch
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(CrashError):
+        patch.setattr(Stack, "run_epoch", crash)
+        run([replica], checkpoint=tmp_path, checkpoint_seconds=0.0)
+    again = run([replica], checkpoint=tmp_path)[0]
+    assert_same(whole, again, atol=0)
+    assert whole.best_epoch == again.best_epoch
+
+
+def test_patience_needs_rows_held_out():
+    with pytest.raises(unbag.exceptions.InvalidInputError, match="held_out must be given together"):
+        make_replica("u-prr", patience=3)
+
+
 def test_rows_held_out_must_be_like_those_trained_on():
     X, y = make_data()
     bags = unbag.make_bags(X[:, :3], y, unbag.priors.asymmetric(K, 0), random_state=0)

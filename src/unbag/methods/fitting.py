@@ -99,6 +99,9 @@ class Job:
     held_out : Bags, optional
         Other rows of bags whose label-free error is recorded. Its priors must have full column
         rank.
+    patience : int, optional
+        End after so many epochs without a smaller label-free error of ``held_out``, and keep the
+        weights of the best epoch.
     """
 
     bags: Bags
@@ -117,6 +120,7 @@ class Job:
     sample_weight: NDArray[np.float64] | None = None
     test: TestSet | None = None
     held_out: Bags | None = None
+    patience: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,6 +259,7 @@ def prepare(job: Job, precision: str) -> tuple[Replica, tuple[NDArray[np.float64
         test=job.test,
         held_out=job.held_out,
         test_prior=pi,
+        patience=job.patience,
         logit_shift=shift,
     )
     return replica, (pooled, pi, output)

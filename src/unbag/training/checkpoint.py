@@ -53,6 +53,7 @@ def fingerprint(replicas: Sequence[Replica], precision: str, device: torch.devic
             replica.weight_decay,
             replica.batching,
             replica.stop_when_negative,
+            replica.patience,
             type(replica.objective).__name__,
             type(replica.module).__qualname__,
             module_settings(replica.module),

@@ -127,6 +127,16 @@ class Stack:
             "active": torch.ones(replicas, dtype=torch.bool, device=self.device),
             **{f"counter.{name}": value for name, value in self.network.counters.items()},
         }
+        self.patience: Tensor | None = None
+        if self.replicas[0].patience is not None:
+            patience = [r.patience or 0 for r in self.replicas]
+            self.patience = torch.tensor(patience, device=self.device)
+            self.state |= {
+                "best_weights": self.network.weights.clone(),
+                "best_buffers": self.network.buffers.clone(),
+                "best_error": torch.full((replicas,), torch.inf, device=self.device).double(),
+                "best_epoch": torch.zeros(replicas, dtype=torch.int64, device=self.device),
+            }
         # Sums over the batches of an epoch, fetched once at its end.
         self.sums = {
             "objective": zeros(replicas),
@@ -168,6 +178,10 @@ class Stack:
             if over:
                 progress.advance((self.epochs - epoch - 1) * len(self.replicas))
                 break
+        if self.patience is not None:
+            with torch.no_grad():
+                self.state["weights"].copy_(self.state["best_weights"])
+                self.state["buffers"].copy_(self.state["best_buffers"])
         outcomes = [self._outcome(r) for r in range(len(self.replicas))]
         return [outcome for _, outcome in sorted(zip(self.order, outcomes, strict=True))]
 
@@ -321,10 +335,24 @@ class Stack:
                 row[name] = self._error(scored) if due else torch.full_like(risk, torch.nan)
         for name, value in row.items():
             self.history[name].append(value.cpu())
+        if self.patience is not None:
+            stopping = stopping | self._keep_best(row["label_free_error"], epoch)
         active.logical_and_(~stopping)
         for r, running in enumerate(active.tolist()):
             if not running and not self.ended[r]:
                 self.ended[r] = epoch + 1
+
+    def _keep_best(self, error: Tensor, epoch: int) -> Tensor:
+        """Remember the weights of replicas that improved; tell which have waited long enough."""
+        assert self.patience is not None
+        state = self.state
+        better = state["active"] & (error < state["best_error"])
+        for name in ("weights", "buffers"):
+            best = state[f"best_{name}"]
+            best.copy_(torch.where(better[:, None], state[name], best))
+        state["best_error"].copy_(torch.where(better, error.double(), state["best_error"]))
+        state["best_epoch"].masked_fill_(better, epoch + 1)
+        return state["active"] & (epoch + 1 - state["best_epoch"] >= self.patience)
 
     def _error(self, scored: ScoredStack) -> Tensor:
         wrong = sum(self._score(*chunk, scored.table) for chunk in scored.chunks())
@@ -350,12 +378,18 @@ class Stack:
             history[name] = column[:, :m] if column.ndim == 3 else column
         if diverged:
             reason = f"the objective or its gradient was not finite in epoch {n_epochs}"
-        elif self.ended[r]:
+        elif self.ended[r] and self._stopped_by_risk(r, history):
             reason = f"the mean empirical risk was negative in epoch {n_epochs}"
+        elif self.ended[r]:
+            reason = f"no smaller label-free error for {self.replicas[r].patience} epochs"
         else:
             reason = f"all {n_epochs} epochs were run"
+        best = None if self.patience is None else int(self.state["best_epoch"][r])
         module = self.network.extract(r)
-        return Outcome(module, history, n_epochs, reason, diverged)
+        return Outcome(module, history, n_epochs, reason, diverged, best_epoch=best)
+
+    def _stopped_by_risk(self, r: int, history: dict[str, Any]) -> bool:
+        return self.replicas[r].stop_when_negative and history["empirical_risk"][-1] < 0
 
     # ------------------------------------------------------------------- checkpoint and resume
 

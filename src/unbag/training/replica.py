@@ -103,6 +103,9 @@ class Replica:
         Rows without labels that are not trained on; their label-free error is recorded.
     test_prior : array of shape (K,), optional
         π of the label-free error; by default the pooled prior of the rows held out.
+    patience : int, optional
+        End after so many epochs without a smaller label-free error, and keep the weights of the
+        epoch with the smallest; needs ``held_out``.
     logit_shift : array of shape (K,), optional
         Added to the logits before an error is taken: log(test prior / output prior).
     """
@@ -122,6 +125,7 @@ class Replica:
     test: TestSet | None = None
     held_out: Bags | None = None
     test_prior: NDArray[np.float64] | None = None
+    patience: int | None = None
     logit_shift: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
@@ -137,6 +141,10 @@ class Replica:
             self._check_labels(self.test)
         if self.held_out is not None:
             self._check_rows("held_out.X", self.held_out.source)
+        if self.patience is not None:
+            check_number("patience", self.patience, low=1, integer=True)
+            if self.held_out is None:
+                raise invalid("held_out", "given together with patience", "None")
 
     def _check_rows(self, name: str, rows: NDArray[np.generic] | torch.Tensor) -> None:
         row_shape = self.bags.row_shape
@@ -193,6 +201,7 @@ class Replica:
             isinstance(self.objective, ProportionConsistency),
             id(self.objective.loss),
             *self.scored,
+            self.patience is None,
         )
 
 
@@ -216,6 +225,9 @@ class Outcome:
         The loss was not finite; the weights are the last finite ones.
     seconds : float
         Time of its stack, start-up included, divided by the models in it.
+    best_epoch : int or None
+        The epoch that the weights are of, where the one with the smallest label-free error was
+        kept; else None, and they are those of the last.
     """
 
     module: nn.Module
@@ -224,6 +236,7 @@ class Outcome:
     stop_reason: str
     diverged: bool
     seconds: float = math.nan
+    best_epoch: int | None = None
 
     def raise_if_diverged(self) -> None:
         """Raise an error that names the epoch and the likely cause."""

@@ -655,3 +655,72 @@ def test_score_refuses_bad_weights(data, bad):
     weight[0] = bad
     with pytest.raises(ValueError, match=r"sample_weight|Negative values"):
         make().fit(X, ids).score(X, ids, sample_weight=weight)
+
+
+def test_early_stopping_keeps_the_best_epoch():
+    X, y = load_digits(return_X_y=True)
+    theta = unbag.priors.asymmetric(10, 0)
+    bags = unbag.make_bags(X, y, theta, random_state=0)
+    settings = {"method": "unbiased", "epochs": 60, "random_state": 0, "batch_size": 300}
+    clf = UnbagClassifier(
+        theta,
+        early_stopping=True,
+        validation_fraction=0.3,
+        n_iter_no_change=5,
+        learning_rate=3e-3,
+        **settings,
+    )
+    clf.fit(bags.X, bags.bag_ids)
+    errors = clf.history_["label_free_error"]
+    assert clf.best_epoch_ == errors.argmin() + 1
+    assert clf.n_iter_ == len(errors) == min(clf.best_epoch_ + 5, 60) < 60
+    assert clf.stop_reason_ == "no smaller label-free error for 5 epochs"
+    held = np.setdiff1d(np.arange(len(y)), np.asarray(bags.rows))
+    overfitted = UnbagClassifier(theta, learning_rate=3e-3, **settings)
+    overfitted.fit(bags.X, bags.bag_ids)
+    assert overfitted.best_epoch_ is None
+    assert (clf.predict(X[held]) == y[held]).mean() > (
+        overfitted.predict(X[held]) == y[held]
+    ).mean() + 0.05
+
+
+def test_early_stopping_with_weights(data):
+    X, ids, _ = data
+    weight = np.random.default_rng(0).uniform(0.5, 2, len(X))
+    weight[:5] = 0
+    clf = make(early_stopping=True, validation_fraction=0.25).fit(X, ids, sample_weight=weight)
+    assert 1 <= clf.best_epoch_ <= clf.n_iter_
+
+
+def test_calibration_without_labels_improves_probabilities():
+    X, y = load_digits(return_X_y=True)
+    theta = unbag.priors.symmetric(10, 0.7)
+    bags = unbag.make_bags(X, y, theta, random_state=0)
+    train, held_out = bags.train_test_split(0.4, random_state=0)
+    clf = UnbagClassifier(theta, method="unbiased", epochs=150, random_state=0)
+    clf.fit(train.X, train.bag_ids)
+    labels = held_out.labels
+
+    def log_loss():
+        chances = clf.predict_proba(held_out.X)[np.arange(len(labels)), labels]
+        return -np.log(np.maximum(chances, 1e-12)).mean()
+
+    before = log_loss()
+    predicted = clf.predict(held_out.X)
+    assert clf.calibrate(held_out.X, held_out.bag_ids) is clf
+    assert clf.calibration_.temperature > 1  # the unbiased risk makes a model too sure of itself
+    assert log_loss() < 0.7 * before
+    assert (clf.predict(held_out.X) == predicted).mean() > 0.8
+    clf.fit(train.X, train.bag_ids)
+    assert clf.calibration_ is None
+    assert log_loss() == pytest.approx(before)
+
+
+def test_rows_of_the_training_are_recognised(data):
+    X, ids, _ = data
+    clf = make().fit(X[:100], ids[:100])
+    with pytest.warns(unbag.exceptions.TrainingRowsWarning, match=r"of these rows were in the"):
+        unbag.evaluate(clf, X, ids)
+    rows = X + 1e-6
+    report = unbag.evaluate(clf, rows, ids)
+    assert float(report.accuracy) == pytest.approx(clf.score(rows, ids))

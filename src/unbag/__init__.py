@@ -1,20 +1,36 @@
 """Train classifiers from unlabeled bags of rows and the share of each class in every bag."""
 
-from unbag import datasets, exceptions, methods, objectives, priors
+from unbag import datasets, exceptions, methods, objectives, priors, theory
 from unbag.bags import Bags, make_bags
 from unbag.estimator import UnbagClassifier
+from unbag.evaluation import (
+    Evaluation,
+    bag_log_loss,
+    estimate_prior,
+    evaluate,
+    evaluate_predictions,
+)
+from unbag.inspection import inspect
 from unbag.priors import ClassPriors
-from unbag.selection import cross_val_predict
+from unbag.selection import cross_val_predict, tune
 
 __all__ = [
     "Bags",
     "ClassPriors",
+    "Evaluation",
     "UnbagClassifier",
+    "bag_log_loss",
     "cross_val_predict",
     "datasets",
+    "estimate_prior",
+    "evaluate",
+    "evaluate_predictions",
     "exceptions",
+    "inspect",
     "make_bags",
     "methods",
     "objectives",
     "priors",
+    "theory",
+    "tune",
 ]

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from unbag.exceptions import MissingBagsWarning
+from unbag.identity import identify
 from unbag.ids import id_array, index_ids, match_ids
 from unbag.priors import ClassPriors
 from unbag.validation import (
@@ -164,9 +165,9 @@ class Bags:
     def row_identity(self) -> NDArray[np.int64]:
         """Give every row a record number, (n,) int64: the same where the content is the same."""
         if self.rows is None:
-            return _identify(self.source)
+            return identify(self.source)
         distinct, inverse = np.unique(self.rows, return_inverse=True)
-        identity: NDArray[np.int64] = _identify(_select(self.source, distinct))[inverse]
+        identity: NDArray[np.int64] = identify(_select(self.source, distinct))[inverse]
         return identity
 
     def train_test_split(
@@ -370,18 +371,6 @@ def _select(source: Rows, rows: NDArray[np.int64]) -> Rows:
         return source[torch.as_tensor(rows, device=source.device)]
     selected: NDArray[Any] = source[rows]
     return selected
-
-
-def _identify(rows: Rows) -> NDArray[np.int64]:
-    """Give equal rows equal numbers; exact, and quicker than sorting whole rows."""
-    if isinstance(rows, torch.Tensor):
-        # As bytes, because numpy lacks some of torch's dtypes.
-        rows = rows.cpu().reshape(len(rows), -1).contiguous().view(torch.uint8).numpy()
-    flat = np.ascontiguousarray(rows).reshape(len(rows), -1)
-    records = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1])))[:, 0]
-    seen: dict[bytes, int] = {}
-    codes = [seen.setdefault(record, len(seen)) for record in records.tolist()]
-    return np.array(codes, dtype=np.int64)
 
 
 def _check_length(name: str, values: NDArray[Any] | None, n: int) -> None:

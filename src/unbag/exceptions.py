@@ -8,6 +8,7 @@ __all__ = [
     "MissingDependencyError",
     "RankError",
     "TrainingDivergedError",
+    "TrainingRowsWarning",
     "UnbagError",
     "UnbagWarning",
 ]
@@ -47,3 +48,7 @@ class ConditioningWarning(UnbagWarning):
 
 class MissingBagsWarning(UnbagWarning):
     """Some bags have class priors but no rows."""
+
+
+class TrainingRowsWarning(UnbagWarning):
+    """Rows that a model was trained on are used to evaluate it."""

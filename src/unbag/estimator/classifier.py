@@ -2,41 +2,56 @@
 
 import copy
 import os
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
     check_is_fitted,
-    column_or_1d,
-    validate_data,
 )
-from torch import Tensor, nn
+from torch import nn
 
 from unbag.bags import Bags
-from unbag.evaluation import label_free_accuracy
-from unbag.exceptions import InvalidInputError
-from unbag.ids import id_array, index_ids, match_ids, natural_ids
-from unbag.methods import Job, fit_many, get_method
+from unbag.estimator.inputs import CheckedInputs, pure
+from unbag.evaluation import Calibration, calibrate_log, label_free_accuracy
+from unbag.identity import hash_rows
+from unbag.ids import id_array
+from unbag.methods import Fit, Job, default_epochs, fit_many, get_method
 from unbag.models import ModuleFactory
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.priors import ClassPriors, check_test_prior
-from unbag.training import TestSet, resolve_device
-from unbag.validation import as_generator, detached, invalid, shorten
+from unbag.training import resolve_device
+from unbag.validation import as_generator, invalid, shorten
 
-__all__ = ["UnbagClassifier"]
+__all__ = ["Prepared", "UnbagClassifier"]
 
 _PREDICT_ROWS = 8192
 
 
-class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A job, and what the classifier remembers of its data."""
+
+    job: Job
+    X: NDArray[Any]
+    scaler: StandardScaler | None
+    priors: ClassPriors
+    classes: NDArray[Any]
+
+    def shortened(self, share: float) -> "Prepared":
+        """Train for a share of the epochs only, at least one."""
+        n = self.job.bags.n_rows
+        whole = default_epochs(n) if self.job.epochs is None else self.job.epochs
+        return replace(self, job=replace(self.job, epochs=max(1, round(share * whole))))
+
+
+class UnbagClassifier(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
     """Classifier learned from bags of unlabeled rows and the class shares of every bag.
 
     ``fit(X, y)`` takes the **bag id** of every row as ``y``. So ``Pipeline``, ``clone`` and
@@ -67,6 +82,13 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         None means a value from the number of rows.
     weight_decay : float, default=1e-5
         In Adam's L2 form.
+    early_stopping : bool, default=False
+        Hold rows out, end when their label-free error stops falling, and keep the weights of the
+        epoch where it was smallest.
+    validation_fraction : float, default=0.1
+        Share of every bag that is held out for early stopping.
+    n_iter_no_change : int, default=20
+        Epochs without a smaller label-free error after which training ends.
     batching : {"stratified", "shuffled"}, default="stratified"
         Every bag in every batch in proportion, or all rows shuffled together as in the paper.
     standardize : bool, default=True
@@ -90,9 +112,14 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     module_ : nn.Module
     history_ : dict of arrays
         One entry an epoch: ``epoch``, ``objective``, ``empirical_risk``, ``negative_share``,
-        ``partial_risks`` and, with a labelled test set, ``test_error``.
+        ``partial_risks``; with early stopping ``label_free_error``; with a labelled test set
+        ``test_error``.
     n_iter_ : int
         Epochs run.
+    best_epoch_ : int or None
+        With early stopping, the epoch whose weights were kept.
+    calibration_ : Calibration or None
+        Set by :meth:`calibrate`.
     stop_reason_ : str
         Why training ended.
     test_prior_, output_prior_ : arrays of shape (K,)
@@ -130,6 +157,9 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         batch_size: int | None = None,
         learning_rate: float | None = None,
         weight_decay: float = 1e-5,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 20,
         batching: str = "stratified",
         standardize: bool = True,
         device: str = "auto",
@@ -154,6 +184,9 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
         self.batching = batching
         self.standardize = standardize
         self.device = device
@@ -184,6 +217,28 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Labelled rows whose error is recorded in ``history_`` each epoch, for research; it
             changes nothing else.
         """
+        prepared = self.prepare(X, y, sample_weight, test_set=test_set)
+        fit = fit_many(
+            [prepared.job],
+            device=self.device,
+            precision=self.precision,
+            verbose=self.verbose,
+            checkpoint=self.checkpoint,
+        )[0]
+        return self.take(prepared, fit)
+
+    def prepare(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        test_set: tuple[Any, Any] | None = None,
+    ) -> "Prepared":
+        """Check the arguments of :meth:`fit` and make the job that it trains.
+
+        With :meth:`take` many estimators can be trained as one stack by ``fit_many``.
+        """
         X, ids = self._check_rows(X, y)
         weight = None
         if sample_weight is not None:
@@ -197,44 +252,50 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = self._check_priors(ids)
         scaler = self._fit_scaler(X)
         bags = Bags(self._scale(X, scaler), ids, table).present()
-        fit = fit_many(
-            [
-                Job(
-                    bags=bags,
-                    method=self.method,
-                    test_prior=self.test_prior,
-                    hyperparameters=self._hyperparameters(),
-                    loss=self.loss,
-                    model=self._initial_model(table.classes),
-                    model_options=self._model_options(),
-                    learning_rate=self.learning_rate,
-                    weight_decay=self.weight_decay,
-                    batch_size=self.batch_size,
-                    epochs=self.epochs,
-                    batching=self.batching,
-                    seed=int(as_generator(self.random_state).integers(2**31 - 1)),
-                    sample_weight=weight,
-                    test=self._check_test_set(test_set, table, X, scaler),
-                )
-            ],
-            device=self.device,
-            precision=self.precision,
-            verbose=self.verbose,
-            checkpoint=self.checkpoint,
-        )[0]
+        seed = int(as_generator(self.random_state).integers(2**31 - 1))
+        train, held_out = bags, None
+        if self.early_stopping:
+            train, held_out = bags.train_test_split(self.validation_fraction, random_state=seed)
+            weight = None if weight is None else weight[train.rows]
+        job = Job(
+            bags=train,
+            method=self.method,
+            test_prior=self.test_prior,
+            hyperparameters=self._hyperparameters(),
+            loss=self.loss,
+            model=self._initial_model(table.classes),
+            model_options=self._model_options(),
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            batching=self.batching,
+            seed=seed,
+            sample_weight=weight,
+            test=self._check_test_set(test_set, table, X, scaler),
+            held_out=held_out,
+            patience=self.n_iter_no_change if self.early_stopping else None,
+        )
+        return Prepared(job, X, scaler, bags.priors, table.classes)
+
+    def take(self, prepared: "Prepared", fit: Fit) -> Self:
+        """Become the classifier that was trained from what :meth:`prepare` made."""
         fit.outcome.raise_if_diverged()
         # Nothing that predictions rest on changes before training has succeeded.
-        self.scaler_ = scaler
-        self.row_shape_ = X.shape[1:]
-        self.bytes_ = X.dtype == np.uint8
-        self.priors_ = bags.priors
-        self.classes_ = table.classes
+        self.scaler_ = prepared.scaler
+        self.row_shape_ = prepared.X.shape[1:]
+        self.bytes_ = prepared.X.dtype == np.uint8
+        self.priors_ = prepared.priors
+        self.classes_ = prepared.classes
         self.module_ = fit.outcome.module
         self.history_ = fit.outcome.history
         self.n_iter_ = fit.outcome.n_epochs
+        self.best_epoch_ = fit.outcome.best_epoch
         self.stop_reason_ = fit.outcome.stop_reason
         self.test_prior_ = fit.test_prior
         self.output_prior_ = fit.output_prior
+        self.calibration_: Calibration | None = None
+        self.row_hashes_ = np.unique(hash_rows(prepared.X))
         return self
 
     def predict_proba(self, X: Any, prior: Any = None) -> NDArray[np.float64]:
@@ -254,6 +315,19 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         predicted: NDArray[Any] = self.classes_[best]
         return predicted
 
+    def calibrate(self, X: Any, y: Any) -> Self:
+        """Correct probabilities by held-out rows and their bag ids, without labels.
+
+        A temperature and class biases are fitted by the bag likelihood; ``predict_proba`` and
+        ``predict`` use them from then on, until the next ``fit``.
+        """
+        check_is_fitted(self, "module_")
+        table = pure(self.classes_) if self.priors is None else ClassPriors.of(self.priors)
+        self.calibration_ = calibrate_log(
+            self._log_softmax(X), id_array("y", y), priors=table, output_prior=self.output_prior_
+        )
+        return self
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Label-free accuracy on held-out rows; ``y`` is the bag id. It is never clipped.
 
@@ -264,7 +338,7 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         predicted = self._log_odds(X, None).argmax(1)
         ids = id_array("y", y)
         check_consistent_length(predicted, ids)
-        table = _pure(self.classes_) if self.priors is None else ClassPriors.of(self.priors)
+        table = pure(self.classes_) if self.priors is None else ClassPriors.of(self.priors)
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(
@@ -274,93 +348,6 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.test_prior is not None:
             pi = check_test_prior(self.test_prior, self.classes_)
         return label_free_accuracy(predicted, table.encode(ids), table, pi, weight)
-
-    def _check_rows(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        if y is None:
-            message = (
-                f"{type(self).__name__} requires y to be passed, but the target y is None; y is "
-                "the bag id of every row."
-            )
-            raise InvalidInputError(message)
-        X = self._validate(X, reset=True)
-        # scikit-learn's conversion would merge kinds of ids, such as 1 and "a".
-        ids = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else id_array("y", y)
-        check_consistent_length(X, ids)
-        if self.priors is None:
-            ids = natural_ids(ids) if ids.dtype == object else ids
-            if ids.dtype.kind == "f":
-                assert_all_finite(ids, input_name="y")
-            check_classification_targets(ids)
-        return X, ids
-
-    def _validate(self, X: Any, *, reset: bool) -> NDArray[Any]:
-        """Rows as an array of numbers; images of bytes stay bytes."""
-        if isinstance(X, Tensor):
-            X = X.detach().cpu()
-            X = (X.float() if X.dtype in (torch.bfloat16, torch.float16) else X).numpy()
-        image = np.ndim(X) > 2 if isinstance(X, np.ndarray) else False
-        bytes_ = image and X.dtype == np.uint8
-        X = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=np.uint8 if bytes_ else [np.float64, np.float32],
-            ensure_2d=not image,
-            allow_nd=True,
-        )
-        if not reset:
-            if X.shape[1:] != self.row_shape_:
-                raise invalid("X", f"of rows of shape {self.row_shape_}", f"shape {X.shape[1:]}")
-            if bytes_ != self.bytes_:
-                allowed = "of bytes (uint8), as in fit" if self.bytes_ else "of floats, as in fit"
-                raise invalid("X", allowed, f"type {X.dtype}", "pixels would be scaled otherwise.")
-        return np.asarray(X)
-
-    def _check_priors(self, ids: NDArray[Any]) -> ClassPriors:
-        if self.priors is not None:
-            return ClassPriors.of(self.priors)
-        classes = np.unique(ids)
-        if len(classes) < 2:
-            message = (
-                f"UnbagClassifier needs at least 2 classes, got {len(classes)} class; give "
-                "priors, or rows of another class."
-            )
-            raise InvalidInputError(message)
-        return _pure(classes)
-
-    def _check_test_set(
-        self,
-        given: tuple[Any, Any] | None,
-        table: ClassPriors,
-        X: NDArray[Any],
-        scaler: StandardScaler | None,
-    ) -> TestSet | None:
-        if given is None:
-            return None
-        if not isinstance(given, tuple) or len(given) != 2:
-            raise invalid("test_set", "a pair (X, labels)", type(given).__name__)
-        rows = np.asarray(detached(given[0]))
-        if rows.shape[1:] != X.shape[1:]:
-            raise invalid("test_set", f"of rows of shape {X.shape[1:]}", f"{rows.shape[1:]}")
-        known = index_ids("classes", table.classes)
-        what = "labelled with classes"
-        labels = match_ids("test_set", given[1], known, source="its labels have", what=what)
-        return TestSet(self._scale(rows, scaler), labels)
-
-    def _fit_scaler(self, X: NDArray[Any]) -> StandardScaler | None:
-        tabular = self.standardize and X.dtype != np.uint8
-        return StandardScaler().fit(X.reshape(len(X), -1)) if tabular else None
-
-    def _scale(self, X: NDArray[Any], scaler: StandardScaler | None) -> NDArray[Any]:
-        if X.dtype == np.uint8:
-            return X
-        if scaler is not None:
-            X = scaler.transform(X.reshape(len(X), -1)).reshape(X.shape)
-        dtype = np.float64 if self.precision == "float64" else np.float32
-        if len(X) and np.abs(X).max() > np.finfo(dtype).max:
-            remedy = "scale the features, or use precision='float64'."
-            raise invalid("X", f"within the range of {dtype.__name__}", "larger values", remedy)
-        return np.asarray(X, dtype=dtype)
 
     def _hyperparameters(self) -> dict[str, float]:
         """Return those of the chosen method that were given; the others do not matter."""
@@ -383,8 +370,8 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.model
 
     @torch.no_grad()
-    def _log_odds(self, X: Any, prior: Any) -> NDArray[np.float64]:
-        """Log-probabilities up to a constant of each row, under a prior. Shape (n, K)."""
+    def _log_softmax(self, X: Any) -> NDArray[np.float64]:
+        """Log-probabilities of each row under the output prior, not calibrated. Shape (n, K)."""
         check_is_fitted(self, "module_")
         X = self._scale(self._validate(X, reset=False), self.scaler_)
         device = resolve_device(self.device)
@@ -397,7 +384,13 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows = torch.from_numpy(np.ascontiguousarray(X[start : start + _PREDICT_ROWS]))
             rows = rows.to(device, dtype) / 255 if X.dtype == np.uint8 else rows.to(device, dtype)
             parts.append(module(rows).double().cpu())
-        log_odds = torch.log_softmax(torch.cat(parts), -1).numpy()
+        return np.asarray(torch.log_softmax(torch.cat(parts), -1).numpy())
+
+    def _log_odds(self, X: Any, prior: Any) -> NDArray[np.float64]:
+        """Log-probabilities up to a constant of each row, under a prior. Shape (n, K)."""
+        log_odds = self._log_softmax(X)
+        if self.calibration_ is not None:
+            log_odds = self.calibration_.apply(log_odds)
         new = self.test_prior_
         if prior is not None:
             new = check_test_prior(prior, self.classes_, name="prior")
@@ -409,8 +402,3 @@ class UnbagClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             shift = np.log(new) - np.log(np.where(unseen | (new == 0), 1.0, self.output_prior_))
         log_odds = log_odds + shift
         return np.asarray(log_odds, dtype=np.float64)
-
-
-def _pure(classes: NDArray[Any]) -> ClassPriors:
-    """Bags of one class each, named by it."""
-    return ClassPriors(np.eye(len(classes)), classes, classes)

@@ -1,0 +1,25 @@
+"""Evaluation without labels: from predictions, bags and priors alone."""
+
+from unbag.evaluation.accuracy import error_table, label_free_accuracy
+from unbag.evaluation.estimate import Estimate
+from unbag.evaluation.inverses import INVERSES, LeftInverse
+from unbag.evaluation.likelihood import Calibration, bag_log_loss, calibrate, calibrate_log
+from unbag.evaluation.report import Evaluation, evaluate, evaluate_predictions
+from unbag.evaluation.target import PriorEstimate, estimate_prior
+
+__all__ = [
+    "INVERSES",
+    "Calibration",
+    "Estimate",
+    "Evaluation",
+    "LeftInverse",
+    "PriorEstimate",
+    "bag_log_loss",
+    "calibrate",
+    "calibrate_log",
+    "error_table",
+    "estimate_prior",
+    "evaluate",
+    "evaluate_predictions",
+    "label_free_accuracy",
+]

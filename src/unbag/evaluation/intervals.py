@@ -1,0 +1,246 @@
+r"""Score intervals of functionals of the confusion matrix.
+
+The variance of an estimate depends on the unknown confusion matrix C: with exact counts it
+vanishes for a perfect model. So a value T₀ belongs to the interval when the estimate is within z
+deviations of it, the deviation taken at a confusion matrix that has the value T₀, as in Wilson's
+interval for a share. Those matrices form a path from a perfect model to a useless one. All of them
+predict the classes as often as it was observed, a number that is known well even where C is not,
+and their errors follow a pattern: the estimate of C, each entry drawn to that of a model which
+errs alike everywhere, the more the less is known about it.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "class_path",
+    "error_pattern",
+    "overall_path",
+    "score_interval",
+    "share_variance",
+    "variance",
+]
+
+_Floats = NDArray[np.float64]
+
+# Error rates along a path: none, rare, frequent.
+_RATES = np.concatenate([[0.0], np.geomspace(1e-5, 0.2, 30), np.linspace(0.22, 0.98, 28)])
+_TINY = 1e-12
+
+
+def variance(
+    weights: _Floats,
+    confusion: _Floats,
+    theta: _Floats,
+    counts: _Floats,
+    sampling: str,
+    prior_variance: _Floats | None = None,
+) -> _Floats:
+    r"""Variance of an estimate with weights W of the shares of predictions.
+
+    .. math:: \sum_m \frac{1}{n_m} \Bigl( \sum_k v_{mk} W_{mk}^2 - B_m \Bigr), \quad v = \Theta C
+
+    with :math:`B_m = (\sum_k v_{mk} W_{mk})^2` for rows drawn freely and
+    :math:`B_m = \sum_y \theta_{my} g_{my}^2`, :math:`g = W C^\top`, for exact counts. Errors of the
+    priors add :math:`\sum_{my} \sigma_{my}^2 (g_{my} - \sum_j \theta_{mj} g_{mj})^2`: the estimate
+    moves by :math:`-\sum_{mk} W_{mk} (d\Theta \, C)_{mk}`, and shares are scaled to sum to 1.
+
+    Parameters
+    ----------
+    weights : array of shape (..., M, K)
+    confusion : array of shape (..., K, K)
+    theta : array of shape (M, K)
+    counts : array of shape (M,)
+    sampling : {"iid", "exact"}
+    prior_variance : array of shape (M, K), optional
+        Squared standard errors of Θ, those of different entries independent.
+    """
+    shares = theta @ confusion
+    first = (shares * weights**2).sum(-1)
+    if sampling == "iid" and prior_variance is None:
+        second = (shares * weights).sum(-1) ** 2
+        return np.asarray((np.maximum(first - second, 0) / counts).sum(-1))
+    means = weights @ np.swapaxes(confusion, -1, -2)  # (..., M, K): of a row by its class
+    overall = (theta * means).sum(-1, keepdims=True)
+    second = overall[..., 0] ** 2 if sampling == "iid" else (theta * means**2).sum(-1)
+    total = (np.maximum(first - second, 0) / counts).sum(-1)
+    if prior_variance is not None:
+        total = total + (prior_variance * (means - overall) ** 2).sum((-2, -1))
+    return np.asarray(total)
+
+
+def share_variance(
+    columns: _Floats,
+    theta: _Floats,
+    counts: _Floats,
+    sampling: str,
+    prior_variance: _Floats | None = None,
+) -> _Floats:
+    """Variance of the share of each bag that is predicted as one class, (..., M).
+
+    It is :func:`variance` where only weights of that class are not zero, which then enter as
+    Σ_m w_m² times this.
+
+    Parameters
+    ----------
+    columns : array of shape (..., K)
+        The column of the confusion matrix that belongs to the class.
+    theta, counts, sampling, prior_variance
+        As for :func:`variance`.
+    """
+    mean = columns @ theta.T  # (..., M)
+    within = mean**2 if sampling == "iid" else columns**2 @ theta.T
+    total = np.maximum(mean - within, 0) / counts
+    if prior_variance is not None:
+        s = prior_variance.T
+        moved = columns**2 @ s - 2 * mean * (columns @ s) + mean**2 * s.sum(0)
+        total = total + np.maximum(moved, 0)
+    return np.asarray(total)
+
+
+def error_pattern(
+    raw: _Floats, theta: _Floats, counts: _Floats, predicted: _Floats, inverse: _Floats
+) -> _Floats:
+    """Shrink the raw confusion matrix towards that of a model which errs alike everywhere.
+
+    Parameters
+    ----------
+    raw : array of shape (K, K)
+        Unbiased estimate of C.
+    theta : array of shape (M, K)
+    counts : array of shape (M,)
+    predicted : array of shape (K,)
+        Shares of the predicted classes in all rows.
+    inverse : array of shape (K, M)
+        A left inverse of Θ.
+
+    Returns
+    -------
+    array of shape (K, K)
+        Rows sum to 1, no entry is negative.
+    """
+    k = theta.shape[1]
+    pooled = counts @ theta / counts.sum()
+    eye = np.eye(k)
+    low = min(1 / k, 1 - 2 / counts.sum())
+    accuracy = np.clip(pooled @ np.diag(raw), low, 1 - 2 / counts.sum())
+    excess = np.maximum(predicted - pooled, 0).sum()  # errors that the shares alone prove
+    error = max(1 - accuracy, excess)
+    smooth = (predicted + 0.2 / k) / 1.2
+    off = np.where(eye > 0, 0, smooth / np.maximum(1 - smooth, 0.1))
+    even = error * off / off.sum(1, keepdims=True)
+    # What is known of an entry: its variance with exact counts. What is believed beforehand: an
+    # entry may well be twice the average or nothing.
+    spread = (inverse**2 / counts) @ (theta @ (even * (1 - even)))
+    belief = even**2
+    drawn = even + belief / np.maximum(belief + spread, _TINY) * (raw - even)
+    errors = np.where(eye > 0, 0, np.maximum(drawn, 0.05 * even))
+    errors /= np.maximum(1, errors.sum(1, keepdims=True) / 0.98)
+    return np.asarray(errors + eye * (1 - errors.sum(1))[:, None])
+
+
+def overall_path(pattern: _Floats, pooled: _Floats, predicted: _Floats) -> _Floats:
+    """Confusion matrices from a perfect model to a useless one, (G, K, K).
+
+    Along it the share of errors grows. A class that is predicted more often than it occurs must
+    have at least that many false positives, the others false negatives; what errors there are
+    beyond these follow the pattern. Row and column sums are fitted by proportional scaling.
+    """
+    k = len(pooled)
+    eye = np.eye(k)
+    error = _RATES[:, None]  # (G, 1)
+    surplus = predicted - pooled
+    proven = np.maximum(surplus, 0).sum()
+    scale = np.minimum(1, error / max(proven, _TINY))
+    own = pooled * (1 - np.diag(pattern)) + _TINY
+    own = _at_most_half(own / own.sum())
+    rest = np.maximum(error - proven, 0) * own
+    missed = np.minimum(np.maximum(-surplus, 0) * scale + rest, 0.99 * pooled)  # (G, K)
+    false = np.maximum(surplus, 0) * scale + rest
+    false = false * missed.sum(1, keepdims=True) / np.maximum(false.sum(1, keepdims=True), _TINY)
+    mass = np.where(eye > 0, 0, pattern * pooled[:, None] + 1e-14)
+    cells = np.repeat(mass[None], len(error), axis=0)
+    for _ in range(15):
+        cells = cells * (false / np.maximum(cells.sum(1), 1e-18))[:, None, :]
+        cells = cells * (missed / np.maximum(cells.sum(2), 1e-18))[:, :, None]
+    errors = cells / np.maximum(pooled, _TINY)[:, None]
+    return np.asarray(errors + eye * (1 - errors.sum(2))[:, :, None])
+
+
+def _at_most_half(shares: _Floats) -> _Floats:
+    """No class may have more than half of the errors: each is another's false positive."""
+    for _ in range(5):
+        shares = np.minimum(shares, 0.5)
+        free = shares < 0.5 - 1e-9
+        room = 1 - shares.sum()
+        shares = np.where(free, shares * (1 + room / max(shares[free].sum(), _TINY)), shares)
+    return np.asarray(shares)
+
+
+def class_path(
+    k: int, pattern: _Floats, pooled: _Floats, predicted: _Floats, n_rows: float
+) -> _Floats:
+    """Column k of confusion matrices, (G, K): recall of class k from one to nearly none.
+
+    The other entries of the column, false positives, make up the share predicted as k. It is
+    drawn a little to that of the average class, by the weight of one row.
+    """
+    recall = 1 - _RATES
+    column = np.where(np.arange(len(pooled)) == k, 0, pattern[:, k])
+    usual = (pooled * (1 - np.diag(pattern))).sum() / len(pooled) * n_rows + 0.3
+    false = np.maximum(predicted[k] - pooled[k] * recall, 0) * n_rows
+    false = (false + 1) / (1 + 1 / usual) / n_rows  # (G,)
+    factor = false / max(column @ pooled, 1e-9)
+    path = np.clip(column * factor[:, None], 0, 1)
+    path[:, k] = recall
+    return np.asarray(path)
+
+
+def score_interval(
+    value: float,
+    path_values: _Floats,
+    path_variances: _Floats,
+    z: float,
+    limits: tuple[float, float] = (0.0, 1.0),
+) -> tuple[float, float]:
+    """All T₀ within z deviations of the estimate, the deviation that of T₀ on the path.
+
+    Parameters
+    ----------
+    value : float
+        The estimate; by chance it may lie outside the limits.
+    path_values, path_variances : arrays of shape (G,)
+        Value of the functional and variance of its estimate along a path.
+    z : float
+        Quantile of the normal distribution.
+    limits : (float, float)
+        Least and greatest value that the functional can have; T₀ lies between them.
+
+    Returns
+    -------
+    (float, float)
+        The interval also holds the estimate, as far as that lies within the limits. Where no T₀
+        explains the estimate, it is centred on the estimate and as wide as anywhere on the path.
+    """
+    order = np.argsort(path_values)
+    x, y = path_values[order], path_variances[order]
+    least, greatest = limits
+    local = float(np.sqrt(np.interp(value, x, y)))
+    # Finely around the estimate and at both ends, of which one is a perfect model.
+    near_end = np.geomspace(1e-7, 0.3, 600) * (greatest - least)
+    candidates = np.concatenate(
+        [
+            value + np.linspace(-1, 1, 2401) * max(6, 2 * z) * local,
+            np.linspace(least, greatest, 4001),
+            greatest - near_end,
+            least + near_end,
+        ]
+    )
+    candidates = candidates[(candidates >= least) & (candidates <= greatest)]
+    deviation = np.sqrt(np.interp(candidates, x, y))
+    inside = candidates[np.abs(value - candidates) <= z * deviation]
+    if len(inside) == 0:
+        half = z * float(np.sqrt(y.max()))
+        return value - half, value + half
+    held = min(max(value, least), greatest)
+    return min(float(inside.min()), held), max(float(inside.max()), held)

@@ -1,0 +1,127 @@
+"""From shares of predictions in bags to the confusion matrix: three left inverses of Θ.
+
+The share of bag m predicted as class k has mean V = ΘC, with the confusion matrix C (true by
+predicted class). Any matrix L with LΘ = I gives an unbiased estimate C = LV; where there are more
+bags than classes they differ in variance.
+"""
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unbag.priors import ClassPriors, risk_weights
+from unbag.validation import check_choice, invalid
+
+__all__ = ["INVERSES", "LeftInverse", "prediction_covariance"]
+
+INVERSES = ("size-weighted", "pseudo-inverse", "least-variance")
+_LARGEST_SYSTEM = 2500  # unknowns of the least-variance estimate, K(K−1)
+_RIDGE = 1e-6
+
+_Floats = NDArray[np.float64]
+
+
+def prediction_covariance(theta: _Floats, confusion: _Floats, sampling: str) -> _Floats:
+    """Covariance of the predicted class, as indicators, of a row of each bag: (M, K, K).
+
+    With rows drawn freely the class of a row is random too; with exact counts it is not.
+    """
+    shares = theta @ confusion  # (M, K)
+    diagonal = shares[:, :, None] * np.eye(shares.shape[1])
+    if sampling == "iid":
+        return np.asarray(diagonal - shares[:, :, None] * shares[:, None, :])
+    return np.asarray(diagonal - np.einsum("my,yj,yk->mjk", theta, confusion, confusion))
+
+
+class LeftInverse:
+    r"""A left inverse of Θ, as an estimate of C and as weights of its functionals.
+
+    - ``"pseudo-inverse"``: :math:`\Theta^\dagger`, the paper's; all bags count alike.
+    - ``"size-weighted"``: :math:`(\Theta^\top N \Theta)^{-1} \Theta^\top N`, N the bag sizes.
+    - ``"least-variance"``: generalised least squares with the covariance of the predictions; no
+      unbiased linear estimate has a smaller variance where that covariance is right.
+
+    For M = K all three are the same.
+
+    Parameters
+    ----------
+    priors : ClassPriors
+        Θ, of full column rank.
+    counts : array of shape (M,)
+        Rows of every bag.
+    kind : str
+        A key of ``INVERSES``.
+    covariance : array of shape (M, K, K), optional
+        Of the predicted class of a row of each bag; for ``"least-variance"`` only.
+    """
+
+    def __init__(
+        self,
+        priors: ClassPriors,
+        counts: _Floats,
+        kind: str = "size-weighted",
+        covariance: _Floats | None = None,
+    ) -> None:
+        check_choice("inverse", kind, INVERSES)
+        theta = priors.values
+        self.theta, self.counts = theta, np.asarray(counts, dtype=np.float64)
+        m, k = theta.shape
+        # Raises the error that names classes which cannot be told apart.
+        risk_weights(priors, np.full(k, 1 / k), warn=False)
+        self.kind = "size-weighted" if m == k else kind
+        if self.kind == "least-variance" and covariance is None:
+            raise ValueError("the least-variance inverse needs a covariance")
+        if self.kind == "least-variance" and k * (k - 1) > _LARGEST_SYSTEM:
+            remedy = "use 'size-weighted'."
+            raise invalid("inverse", "'least-variance' for at most 50 classes", f"{k}", remedy)
+        self.covariance = covariance
+
+    @cached_property
+    def matrix(self) -> _Floats:
+        """L, shape (K, M), of the first two kinds."""
+        if self.kind == "pseudo-inverse":
+            return np.asarray(np.linalg.pinv(self.theta))
+        root = np.sqrt(self.counts)  # the normal equations would square the condition number
+        return np.asarray(np.linalg.pinv(root[:, None] * self.theta) * root)
+
+    @cached_property
+    def _precision(self) -> _Floats:
+        """n_m times the inverse covariance of all but the last class: (M, K−1, K−1)."""
+        assert self.covariance is not None
+        reduced = self.covariance[:, :-1, :-1]
+        scale = np.trace(reduced, axis1=1, axis2=2)[:, None, None] / reduced.shape[1]
+        ridge = np.maximum(_RIDGE * scale, 1e-12) * np.eye(reduced.shape[1])
+        return self.counts[:, None, None] * np.linalg.inv(reduced + ridge)
+
+    @cached_property
+    def _inverse_information(self) -> _Floats:
+        """Covariance of the estimate of C without its last column, (K(K−1), K(K−1))."""
+        m, k = self.theta.shape
+        pairs = (self.theta[:, :, None] * self.theta[:, None, :]).reshape(m, -1)
+        information = (pairs.T @ self._precision.reshape(m, -1)).reshape(k, k, k - 1, k - 1)
+        square = information.transpose(0, 2, 1, 3).reshape(k * (k - 1), -1)
+        return np.asarray(np.linalg.inv(square))
+
+    def confusion(self, shares: _Floats) -> _Floats:
+        """Unbiased estimate of C (K, K) from the shares V (M, K) of predictions; rows sum to 1."""
+        if self.kind != "least-variance":
+            return np.asarray(self.matrix @ shares)
+        k = self.theta.shape[1]
+        right = self.theta.T @ (self._precision @ shares[:, :-1, None])[..., 0]
+        first = (self._inverse_information @ right.ravel()).reshape(k, k - 1)
+        return np.column_stack([first, 1 - first.sum(1)])
+
+    def weights(self, gradient: _Floats) -> _Floats:
+        """Weights W (..., M, K) of the shares for functionals of these gradients (..., K, K).
+
+        The functional's estimate moves by Σ_mk W_mk dV_mk; a constant added to a row of W is
+        without effect, since shares sum to 1.
+        """
+        if self.kind != "least-variance":
+            return np.asarray(self.matrix.T @ gradient)
+        reduced = gradient[..., :-1] - gradient[..., -1:]
+        flat = reduced.reshape(*gradient.shape[:-2], -1)
+        multiplier = (flat @ self._inverse_information).reshape(reduced.shape)
+        first = np.einsum("...mj,mjk->...mk", self.theta @ multiplier, self._precision)
+        return np.concatenate([first, np.zeros((*first.shape[:-1], 1))], axis=-1)

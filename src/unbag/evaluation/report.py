@@ -1,0 +1,586 @@
+"""Evaluation of predictions without labels: numbers, each with an interval."""
+
+import contextlib
+import math
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from unbag.bags import check_rows
+from unbag.evaluation.estimate import Estimate
+from unbag.evaluation.intervals import (
+    class_path,
+    error_pattern,
+    overall_path,
+    score_interval,
+    share_variance,
+    variance,
+)
+from unbag.evaluation.inverses import LeftInverse, prediction_covariance
+from unbag.evaluation.metrics import (
+    CLASS_METRICS,
+    OVERALL_METRICS,
+    ClassMetric,
+    Metric,
+    cost_metric,
+)
+from unbag.evaluation.probabilities import (
+    ProbabilityMetrics,
+    check_probabilities,
+    plain,
+    probability_metrics,
+)
+from unbag.exceptions import InvalidInputError, TrainingRowsWarning
+from unbag.identity import hash_rows, identify
+from unbag.ids import id_array, index_ids, match_ids
+from unbag.priors import ClassPriors, check_test_prior
+from unbag.validation import as_float_array, check_choice, check_number, invalid
+
+__all__ = ["Evaluation", "evaluate", "evaluate_predictions"]
+
+_Floats = NDArray[np.float64]
+SAMPLINGS = ("iid", "exact")
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What is known of predictions on rows without labels.
+
+    The estimates are not clipped: by chance they may leave [0, 1]. Those linear in the confusion
+    matrix are unbiased. Their intervals hold possible values only, unless no possible value
+    explains the estimate. ``projected`` has numbers of the likeliest valid confusion matrix, for
+    display; they are biased.
+
+    Attributes
+    ----------
+    classes : array of shape (K,)
+    confusion : array of shape (K, K)
+        Share of each true class (row) that is predicted as each class; unbiased.
+    accuracy, error, balanced_accuracy, macro_f1 : Estimate
+    recall, precision, f1, predicted_share : lists of Estimate
+        One a class; the share is that of the predictions under the test prior.
+    projected : dict
+        ``confusion`` and the same numbers of a valid confusion matrix.
+    cost : Estimate or None
+        Mean cost of the predictions, where a table of costs was given.
+    probabilities : ProbabilityMetrics or None
+        Log-loss, Brier score and, for two classes, ROC; with probabilities only.
+    test_prior : array of shape (K,)
+    n_rows, n_bags : int
+        Rows evaluated, and the bags they are in.
+    level : float
+    sampling, inverse : str
+    design_effect : float
+        Variance of the accuracy over that of distinct rows; above 1 where rows are repeated.
+    """
+
+    classes: NDArray[Any]
+    confusion: _Floats
+    accuracy: Estimate
+    error: Estimate
+    balanced_accuracy: Estimate
+    macro_f1: Estimate
+    recall: list[Estimate]
+    precision: list[Estimate]
+    f1: list[Estimate]
+    predicted_share: list[Estimate]
+    projected: dict[str, Any]
+    cost: Estimate | None
+    probabilities: ProbabilityMetrics | None
+    test_prior: _Floats
+    n_rows: int
+    n_bags: int
+    level: float
+    sampling: str
+    inverse: str
+    design_effect: float = field(default=1.0)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Interval of the accuracy."""
+        return self.accuracy.interval
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, fit for JSON: an estimate becomes value, low and high, NaN becomes None."""
+        return {name: plain(value) for name, value in vars(self).items()}
+
+    def __str__(self) -> str:
+        def line(name: str, value: Estimate) -> str:
+            return f"{name:<18} {value:7.2%}   {value.low:7.2%} to {value.high:7.2%}"
+
+        names = ("accuracy", "balanced_accuracy", "macro_f1")
+        lines = [
+            f"{self.n_rows:,} rows in {self.n_bags} bags, no labels; {self.level:.0%} intervals",
+            *(line(name.replace("_", " "), getattr(self, name)) for name in names),
+            *(
+                line(f"recall of {label}"[:18], value)
+                for label, value in zip(self.classes, self.recall, strict=True)
+            ),
+        ]
+        return "\n".join(lines)
+
+
+def evaluate_predictions(
+    y_pred: Any,
+    bag_ids: Any,
+    *,
+    priors: Any,
+    test_prior: Any = None,
+    probabilities: Any = None,
+    cost: Any = None,
+    level: float = 0.95,
+    sampling: str = "iid",
+    inverse: str = "size-weighted",
+    prior_errors: Any = None,
+    row_ids: Any = None,
+) -> Evaluation:
+    """Evaluate the predictions of any library on rows that it was not trained on, without labels.
+
+    Parameters
+    ----------
+    y_pred : array of shape (n,)
+        Predicted class of every row; classes as in ``priors``. May be None with probabilities.
+    bag_ids : array of shape (n,)
+        Bag of every row.
+    priors : ClassPriors, array, dict or DataFrame
+        Θ, of full column rank for the bags that have rows.
+    test_prior : array of shape (K,) or dict, optional
+        π; by default the pooled prior of these rows.
+    probabilities : array of shape (n, K), optional
+        Predicted probabilities, for log-loss, Brier score and ROC. Their intervals are those of
+        rows drawn freely: too wide for exact counts.
+    cost : array of shape (K, K), optional
+        Cost of predicting class k (column) where the class is y (row).
+    level : float, default=0.95
+        Of the intervals.
+    sampling : {"iid", "exact"}, default="iid"
+        Whether the rows of a bag were drawn freely, or their classes match the shares exactly, as
+        in a census. The second has narrower intervals.
+    inverse : {"size-weighted", "pseudo-inverse", "least-variance"}
+    prior_errors : array of shape (M, K), optional
+        Standard errors of the priors, in the order of ``priors``; they widen the intervals.
+    row_ids : array of shape (n,), optional
+        The same id for rows that are the same record, in whatever bags: the variance is then
+        clustered by record.
+
+    Returns
+    -------
+    Evaluation
+
+    Examples
+    --------
+    >>> theta = [[0.9, 0.1], [0.2, 0.8]]
+    >>> predicted = [0] * 88 + [1] * 12 + [0] * 25 + [1] * 75
+    >>> report = evaluate_predictions(predicted, [0] * 100 + [1] * 100, priors=theta)
+    >>> round(float(report.accuracy), 3), report.accuracy.low < 0.95 < report.accuracy.high
+    (0.952, True)
+    """
+    check_number("level", level, low=0, high=1, low_open=True, high_open=True)
+    check_choice("sampling", sampling, SAMPLINGS)
+    table = ClassPriors.of(priors)
+    bag_index = table.encode(bag_ids)
+    if len(bag_index) == 0:
+        raise invalid("bag_ids", "ids of at least one row", "none")
+    if table.n_classes < 2:
+        raise invalid("priors", "a table of at least two classes", f"{table.n_classes}")
+    chances = None
+    if probabilities is not None:
+        chances = check_probabilities(probabilities, len(bag_index), table.n_classes)
+    predicted = _check_predictions(y_pred, chances, len(bag_index), table)
+    errors = _check_errors(prior_errors, table)
+    costs = _check_cost(cost, table)
+
+    present = np.bincount(bag_index, minlength=table.n_bags) > 0
+    rest = table.subset(present)
+    bag_index = (np.cumsum(present) - 1)[bag_index]
+    squared = None if errors is None else errors[present] ** 2
+    pi = None if test_prior is None else check_test_prior(test_prior, table.classes)
+    clusters = None if row_ids is None else _check_clusters(row_ids, len(predicted))
+    m, k = rest.n_bags, rest.n_classes
+    table_of_counts = np.bincount(bag_index * k + predicted, minlength=m * k).reshape(m, k)
+    rows = None if clusters is None else (predicted, bag_index, clusters)
+    core = Core(table_of_counts, rest, pi, sampling, inverse, squared, rows)
+    z = float(stats.norm.ppf(0.5 + level / 2))
+    overall = {name: core.overall(metric, z) for name, metric in OVERALL_METRICS.items()}
+    by_class = core.by_class(z)
+    accuracy = overall["accuracy"]
+    extra = None
+    if chances is not None:
+        extra = probability_metrics(chances, bag_index, rest, core.pi, level, clusters, squared)
+    return Evaluation(
+        classes=table.classes,
+        confusion=core.raw,
+        error=Estimate(1 - accuracy, 1 - accuracy.high, 1 - accuracy.low),
+        accuracy=accuracy,
+        balanced_accuracy=overall["balanced_accuracy"],
+        macro_f1=overall["macro_f1"],
+        recall=by_class["recall"],
+        precision=by_class["precision"],
+        f1=by_class["f1"],
+        predicted_share=by_class["predicted_share"],
+        projected=core.projected(),
+        cost=None if costs is None else core.cost(costs, z),
+        probabilities=extra,
+        test_prior=core.pi,
+        n_rows=len(predicted),
+        n_bags=rest.n_bags,
+        level=level,
+        sampling=sampling,
+        inverse=core.inverse.kind,
+        design_effect=core.design_effect(core.inverse.weights(np.diag(core.pi))),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _ClassPath:
+    """The path of class k, and what all its numbers share.
+
+    Attributes
+    ----------
+    columns : array of shape (G, K)
+        Column k of confusion matrices.
+    recall_weights, share_weights : arrays of shape (M, K)
+        Weights of the shares of predictions for the recall of the class and its predicted share.
+    share_variances : array of shape (G, M)
+        Of the share of each bag that is predicted as the class.
+    matrices : array of shape (G, K, K) or None
+        Whole confusion matrices, for the least-variance inverse: it uses all predictions.
+    """
+
+    k: int
+    columns: _Floats
+    recall_weights: _Floats
+    share_weights: _Floats
+    share_variances: _Floats
+    matrices: _Floats | None
+
+
+class Core:
+    """Counts of predictions in bags, and estimates with intervals from them.
+
+    Parameters
+    ----------
+    table : integer array of shape (M, K)
+        Rows of every bag that are predicted as each class; every bag has rows.
+    priors : ClassPriors
+    test_prior : array of shape (K,), optional
+    sampling, inverse : str
+    prior_variance : array of shape (M, K), optional
+    rows : three integer arrays of shape (n,), optional
+        Predicted class, bag and record of every row, where records are repeated.
+    """
+
+    def __init__(
+        self,
+        table: NDArray[np.int64],
+        priors: ClassPriors,
+        test_prior: _Floats | None = None,
+        sampling: str = "iid",
+        inverse: str = "size-weighted",
+        prior_variance: _Floats | None = None,
+        rows: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None,
+    ) -> None:
+        self.rows, self.sampling, self.prior_variance = rows, sampling, prior_variance
+        self.theta = priors.values
+        self.table = table.astype(np.float64)
+        self.counts = self.table.sum(1)
+        self.shares = self.table / self.counts[:, None]
+        self.pooled = priors.pooled(self.counts)
+        self.pi = self.pooled if test_prior is None else test_prior
+        self.total_shares = self.table.sum(0) / self.counts.sum()
+        plain = LeftInverse(priors, self.counts)
+        first = plain.confusion(self.shares)
+        self.pattern = error_pattern(
+            first, self.theta, self.counts, self.total_shares, plain.matrix
+        )
+        covariance = prediction_covariance(self.theta, self.pattern, sampling)
+        self.inverse = LeftInverse(priors, self.counts, inverse, covariance)
+        self.raw = self.inverse.confusion(self.shares)
+        self.path = overall_path(self.pattern, self.pooled, self.total_shares)
+        self._last_path: _ClassPath | None = None
+
+    def overall(
+        self, metric: Metric, z: float, limits: tuple[float, float] = (0.0, 1.0)
+    ) -> Estimate:
+        """Estimate a number of the whole confusion matrix that lies within limits."""
+        value = float(metric.value(self.raw, self.pi))
+        weights = self.inverse.weights(metric.gradient(self.path, self.pi))
+        own = self.inverse.weights(metric.gradient(self.pattern, self.pi))
+        values = metric.value(self.path, self.pi)
+        spread = self._variance(weights, self.path)
+        return self._estimate(value, values, spread, own, z, limits)
+
+    def cost(self, cost: _Floats, z: float) -> Estimate:
+        """Estimate the mean cost, for a table of costs (K, K)."""
+        metric = cost_metric(cost)
+        right = np.diag(cost)[:, None]
+        if (cost >= right).all() or (cost <= right).all():
+            limits = float(self.pi @ cost.min(1)), float(self.pi @ cost.max(1))
+            return self.overall(metric, z, limits)
+        # Errors may as well cost as gain something: the path has no order of costs.
+        own = self.inverse.weights(metric.gradient(self.pattern, self.pi))
+        return self._plain_estimate(float(metric.value(self.raw, self.pi)), own, z)
+
+    def by_class(self, z: float) -> dict[str, list[Estimate]]:
+        """Estimate the numbers of every class: lists of K."""
+        values = {n: metric.value(self.raw, self.pi) for n, metric in CLASS_METRICS.items()}
+        values["precision"] = np.where(self.total_shares > 0, values["precision"], np.nan)
+        found: dict[str, list[Estimate]] = {name: [] for name in CLASS_METRICS}
+        for k in range(len(self.pi)):  # outside, since the path of a class serves all its numbers
+            for name, metric in CLASS_METRICS.items():
+                found[name].append(self.of_class(name, k, float(values[name][k]), metric, z))
+        return found
+
+    def of_class(self, name: str, k: int, value: float, metric: ClassMetric, z: float) -> Estimate:
+        """Give a number of class k its interval."""
+        if not np.isfinite(value):
+            return Estimate(value)
+        path = self._class_path(k)
+        pi = self.pi[k]
+        here = self.pattern[:, k]
+        by_recall, by_share = metric.partials(here[k], here @ self.pi, pi)
+        own = by_recall * path.recall_weights + by_share * path.share_weights  # (M, K)
+        if name == "predicted_share":  # it hardly varies along the path: the plain interval
+            return self._plain_estimate(value, own, z)
+        recall, share = path.columns[:, k], path.columns @ self.pi  # (G,)
+        by_recall, by_share = (d[:, None] for d in metric.partials(recall, share, pi))
+        if path.matrices is None:  # weights of class k alone are not zero
+            weights = by_recall * path.recall_weights[:, k] + by_share * path.share_weights[:, k]
+            spread = (weights**2 * path.share_variances).sum(-1)
+        else:
+            by_recall, by_share = by_recall[..., None], by_share[..., None]
+            weights = by_recall * path.recall_weights + by_share * path.share_weights
+            spread = self._variance(weights, path.matrices)
+        return self._estimate(value, metric.function(recall, share, pi), spread, own, z)
+
+    def _class_path(self, k: int) -> "_ClassPath":
+        if self._last_path is None or self._last_path.k != k:
+            n = self.counts.sum()
+            columns = class_path(k, self.pattern, self.pooled, self.total_shares, n)
+            eye = np.eye(len(self.pi))
+            self._last_path = _ClassPath(
+                k=k,
+                columns=columns,
+                recall_weights=self.inverse.weights(np.outer(eye[k], eye[k])),
+                share_weights=self.inverse.weights(np.outer(self.pi, eye[k])),
+                share_variances=share_variance(
+                    columns, self.theta, self.counts, self.sampling, self.prior_variance
+                ),
+                matrices=_with_column(self.pattern, k, columns)
+                if self.inverse.kind == "least-variance"
+                else None,
+            )
+        return self._last_path
+
+    def _variance(self, weights: _Floats, confusion: _Floats) -> _Floats:
+        return variance(
+            weights, confusion, self.theta, self.counts, self.sampling, self.prior_variance
+        )
+
+    def _estimate(
+        self,
+        value: float,
+        values: _Floats,
+        spread: _Floats,
+        own: _Floats,
+        z: float,
+        limits: tuple[float, float] = (0.0, 1.0),
+    ) -> Estimate:
+        """Form the interval from values and variances (G,) along a path."""
+        usable = np.isfinite(values) & np.isfinite(spread)
+        spread = spread * self.design_effect(own)
+        low, high = score_interval(value, values[usable], spread[usable], z, limits)
+        return Estimate(value, low, high)
+
+    def _plain_estimate(self, value: float, own: _Floats, z: float) -> Estimate:
+        """Form the interval from the variance at the pattern alone."""
+        half = z * math.sqrt(float(self._variance(own, self.pattern)) * self.design_effect(own))
+        return Estimate(value, value - half, value + half)
+
+    def design_effect(self, weights: _Floats) -> float:
+        """Variance with repeated rows taken as one over that with all rows taken as distinct."""
+        if self.rows is None:
+            return 1.0
+        predicted, bag_index, record = self.rows
+        own = weights[bag_index, predicted]
+        mean = (weights * self.shares).sum(1)[bag_index]
+        residual = (own - mean) / self.counts[bag_index]
+        together = np.bincount(record, weights=residual)
+        alone = float(residual @ residual)
+        return float(together @ together) / alone if alone > 0 else 1.0
+
+    def projected(self, iterations: int = 500) -> dict[str, Any]:
+        """Numbers of the likeliest valid confusion matrix, found by expectation maximisation."""
+        k = self.theta.shape[1]
+        confusion = 0.98 * self.pattern + 0.02 / k
+        for _ in range(iterations):
+            ratio = self.table / np.maximum(self.theta @ confusion, 1e-300)
+            confusion = confusion * (self.theta.T @ ratio)
+            confusion /= np.maximum(confusion.sum(1, keepdims=True), 1e-300)
+        numbers = {
+            name: metric.value(confusion, self.pi)
+            for name, metric in (OVERALL_METRICS | CLASS_METRICS).items()
+        }
+        plain = {n: float(v) if np.ndim(v) == 0 else v for n, v in numbers.items()}
+        return {"confusion": confusion, **plain}
+
+
+def _with_column(pattern: _Floats, k: int, column: _Floats) -> _Floats:
+    """Replace column k of a confusion matrix (K, K) by each of (G, K); rows still sum to 1."""
+    rest = np.where(np.arange(len(pattern)) == k, 0, pattern)  # (K, K)
+    rest = rest / np.maximum(rest.sum(1, keepdims=True), 1e-12)
+    path = rest * (1 - column)[:, :, None]
+    path[:, :, k] = column
+    return np.asarray(path)
+
+
+def _check_predictions(
+    given: Any, chances: _Floats | None, n: int, table: ClassPriors
+) -> NDArray[np.int64]:
+    if given is None:
+        if chances is None:
+            raise invalid("y_pred", "predictions, or None with probabilities", "neither")
+        return np.asarray(chances.argmax(1), dtype=np.int64)
+    known = index_ids("classes", table.classes)
+    what = "classes of the priors"
+    predicted = match_ids("y_pred", given, known, source="y_pred has", what=what)
+    if len(predicted) != n:
+        raise invalid("y_pred", f"one class for each of {n} rows", f"{len(predicted)}")
+    return predicted
+
+
+def _check_errors(given: Any, table: ClassPriors) -> _Floats | None:
+    if given is None:
+        return None
+    errors = as_float_array("prior_errors", given, ndim=2)
+    if errors.shape != table.values.shape:
+        allowed = f"an array of shape {table.values.shape}, like the priors"
+        raise invalid("prior_errors", allowed, f"shape {errors.shape}")
+    if not np.isfinite(errors).all() or (errors < 0).any():
+        raise invalid("prior_errors", "standard errors of 0 or more", "negative or non-finite ones")
+    return errors
+
+
+def _check_cost(given: Any, table: ClassPriors) -> _Floats | None:
+    if given is None:
+        return None
+    cost = as_float_array("cost", given, ndim=2)
+    k = table.n_classes
+    if cost.shape != (k, k):
+        raise invalid("cost", f"an array of shape ({k}, {k})", f"shape {cost.shape}")
+    if not np.isfinite(cost).all():
+        raise invalid("cost", "finite", "NaN or infinite numbers")
+    return cost
+
+
+def _check_clusters(row_ids: Any, n: int) -> NDArray[np.int64]:
+    ids = id_array("row_ids", row_ids)
+    if len(ids) != n:
+        raise invalid("row_ids", f"one for each of {n} rows", len(ids))
+    mixed = ids.dtype == object  # ids of several kinds have no order
+    distinct = id_array("row_ids", dict.fromkeys(ids.tolist())) if mixed else np.unique(ids)
+    return match_ids("row_ids", ids, index_ids("row_ids", distinct), what="ids of rows")
+
+
+def evaluate(
+    estimator: Any,
+    X: Any,
+    bag_ids: Any,
+    *,
+    priors: Any = None,
+    test_prior: Any = None,
+    **options: Any,
+) -> Evaluation:
+    """Evaluate a fitted classifier on held-out rows, without labels.
+
+    Parameters
+    ----------
+    estimator : UnbagClassifier, a Pipeline that ends in one, or any classifier
+        It needs ``predict``; with ``predict_proba`` and ``classes_`` as well, probabilities are
+        evaluated too.
+    X : array or DataFrame of shape (n, ...)
+        Rows that the classifier was not trained on; a warning tells how many were.
+    bag_ids : array of shape (n,)
+    priors : optional
+        By default those of the estimator.
+    test_prior : optional
+        By default that of the estimator, if it was given one, else the pooled prior of the rows.
+    **options
+        Of :func:`evaluate_predictions`. Rows that occur more than once are recognised, unless
+        ``row_ids`` says which do.
+
+    Returns
+    -------
+    Evaluation
+    """
+    predicted = estimator.predict(X)
+    own, rows = _last_step(estimator, X)
+    if priors is None and hasattr(own, "output_prior_"):  # other libraries' priors are no tables
+        priors = own.priors if own.priors is not None else own.priors_
+        test_prior = own.test_prior if test_prior is None else test_prior
+    if priors is None:
+        raise invalid("priors", "given, or known to the estimator", "None")
+    table = ClassPriors.of(priors)
+    chances = None
+    if hasattr(estimator, "predict_proba"):
+        chances = _in_order(estimator.predict_proba(X), estimator, table)
+    numbers = _numbers(rows)
+    if numbers is not None:
+        _warn_of_training_rows(own, numbers)
+        if "row_ids" not in options:
+            options["row_ids"] = _repeated(numbers)
+    return evaluate_predictions(
+        predicted, bag_ids, priors=table, test_prior=test_prior, probabilities=chances, **options
+    )
+
+
+def _last_step(estimator: Any, rows: Any) -> tuple[Any, Any]:
+    """Find the classifier inside pipelines and searches, and the rows that reach it."""
+    while True:
+        if hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        elif hasattr(estimator, "steps"):
+            rows = estimator[:-1].transform(rows) if len(estimator) > 1 else rows
+            estimator = estimator[-1]
+        else:
+            return estimator, rows
+
+
+def _numbers(rows: Any) -> Any:
+    """Rows as an array or tensor, else None: a text or a sparse row is not recognised."""
+    with contextlib.suppress(InvalidInputError):
+        return check_rows(rows)[0]
+    return None
+
+
+def _in_order(chances: Any, estimator: Any, table: ClassPriors) -> Any:
+    """Columns in the order of the priors' classes."""
+    classes = getattr(estimator, "classes_", table.classes)
+    known = index_ids("classes", table.classes)
+    place = match_ids("classes_", classes, known, source="the estimator has", what="classes")
+    ordered = np.zeros((len(chances), table.n_classes))
+    ordered[:, place] = chances
+    return ordered
+
+
+def _warn_of_training_rows(estimator: Any, rows: Any) -> None:
+    known = getattr(estimator, "row_hashes_", None)
+    if known is None:
+        return
+    seen = float(np.isin(hash_rows(rows), known).mean())
+    if seen > 0:
+        message = (
+            f"{seen:.1%} of these rows were in the training data; label-free numbers mean nothing "
+            "on them. Split first and evaluate on the rest."
+        )
+        warnings.warn(message, TrainingRowsWarning, stacklevel=3)
+
+
+def _repeated(rows: Any) -> NDArray[np.int64] | None:
+    """Record number of every row where some occur twice, else None."""
+    numbers = identify(rows)
+    return numbers if numbers.max() + 1 < len(numbers) else None

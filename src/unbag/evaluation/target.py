@@ -1,0 +1,176 @@
+"""Class shares of a new set of rows without labels."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unbag.evaluation.estimate import Estimate
+from unbag.ids import index_ids, match_ids
+from unbag.priors import ClassPriors, risk_weights
+from unbag.validation import as_generator, check_choice, check_number, invalid
+
+__all__ = ["PriorEstimate", "estimate_prior"]
+
+_Floats = NDArray[np.float64]
+_MOST_STEPS, _TOLERANCE = 1000, 1e-6  # of expectation maximisation
+
+
+@dataclass(frozen=True, eq=False)
+class PriorEstimate:
+    """Class shares of a set of rows.
+
+    Attributes
+    ----------
+    classes : array of shape (K,)
+    shares : list of Estimate
+    method : str
+    """
+
+    classes: NDArray[Any]
+    shares: list[Estimate]
+    method: str
+
+    @property
+    def prior(self) -> _Floats:
+        """(K,) shares, to be used as ``predict(X, prior=...)``."""
+        return np.array([float(share) for share in self.shares])
+
+
+def estimate_prior(
+    estimator: Any,
+    X_target: Any,
+    *,
+    X: Any = None,
+    bag_ids: Any = None,
+    method: str = "auto",
+    level: float = 0.95,
+    n_bootstrap: int = 200,
+    random_state: Any = 0,
+) -> PriorEstimate:
+    """Estimate the class shares of rows that come from elsewhere, where only the shares differ.
+
+    - ``"confusion"``: the shares of the predictions on the target are those of its classes, mixed
+      by the confusion matrix, which held-out rows of bags give: the mixture is undone. Nothing is
+      asked of the probabilities.
+    - ``"em"``: expectation maximisation on the probabilities (Saerens and others, 2002); narrower,
+      but only as good as their calibration.
+
+    Parameters
+    ----------
+    estimator : fitted UnbagClassifier
+    X_target : array of shape (n, ...)
+    X, bag_ids : arrays, optional
+        Held-out rows and their bags; needed for ``"confusion"``.
+    method : {"auto", "confusion", "em"}
+        "auto" is "confusion" where held-out rows are given.
+    level : float, default=0.95
+    n_bootstrap : int, default=200
+        Resamples for the intervals (percentiles).
+    random_state : int or Generator, default=0
+
+    Returns
+    -------
+    PriorEstimate
+    """
+    check_choice("method", method, ("auto", "confusion", "em"))
+    check_number("level", level, low=0, high=1, low_open=True, high_open=True)
+    check_number("n_bootstrap", n_bootstrap, low=20, integer=True)
+    given = X is not None and bag_ids is not None
+    if method == "auto":
+        method = "confusion" if given else "em"
+    rng = as_generator(random_state)
+    classes = estimator.classes_
+    if method == "em":
+        draws = _by_maximisation(estimator, X_target, n_bootstrap, rng)
+    elif given:
+        draws = _by_confusion(estimator, X_target, X, bag_ids, n_bootstrap, rng)
+    else:
+        raise invalid("X and bag_ids", "held-out rows for method='confusion'", "None")
+    tail = (1 - level) / 2
+    low, high = np.quantile(draws[1:], [tail, 1 - tail], axis=0)
+    triples = zip(draws[0], low, high, strict=True)
+    return PriorEstimate(classes, [Estimate(*triple) for triple in triples], method)
+
+
+def _by_maximisation(estimator: Any, X: Any, n_bootstrap: int, rng: np.random.Generator) -> _Floats:
+    """Shares (1 + B, K): the estimate, then resamples of the rows."""
+    start = estimator.test_prior_
+    ratio = estimator.predict_proba(X) / np.maximum(start, 1e-12)  # (n, K)
+    n = len(ratio)
+    weights = np.vstack([np.ones(n), rng.multinomial(n, np.full(n, 1 / n), n_bootstrap)])
+
+    def step(shares: _Floats) -> _Floats:
+        total = np.maximum(shares @ ratio.T, 1e-300)  # (1 + B, n)
+        return np.asarray(shares * ((weights / total) @ ratio) / n)
+
+    return _converge(step, np.repeat(start[None], len(weights), axis=0))
+
+
+def _by_confusion(
+    estimator: Any,
+    X_target: Any,
+    X: Any,
+    bag_ids: Any,
+    n_bootstrap: int,
+    rng: np.random.Generator,
+) -> _Floats:
+    """Shares (1 + B, K): the estimate, then resamples of target and bags."""
+    table = ClassPriors.of(estimator.priors if estimator.priors is not None else estimator.priors_)
+    k = table.n_classes
+    known = index_ids("classes", table.classes)
+
+    def code(rows: Any) -> NDArray[np.int64]:
+        return match_ids("classes_", estimator.predict(rows), known, source="predictions have")
+
+    bag_index, predicted = table.encode(bag_ids), code(X)
+    if len(predicted) != len(bag_index):
+        raise invalid("bag_ids", f"one for each of {len(predicted)} rows", f"{len(bag_index)}")
+    counts = np.bincount(bag_index * k + predicted, minlength=table.n_bags * k).reshape(-1, k)
+    here = counts.sum(1) > 0
+    rest, counts = table.subset(here), counts[here]
+    risk_weights(rest, np.full(k, 1 / k), warn=False)  # refuses classes that cannot be told apart
+    target = np.bincount(code(X_target), minlength=k)
+    samples = np.stack([_resample(row, n_bootstrap, rng) for row in [*counts, target]], axis=1)
+    return _undo(samples[:, -1], samples[:, :-1], rest.values)
+
+
+def _resample(counts: NDArray[np.int64], n_bootstrap: int, rng: np.random.Generator) -> _Floats:
+    """Put resamples of counts (K,) below them: (1 + B, K)."""
+    total = counts.sum()
+    return np.vstack([counts, rng.multinomial(total, counts / total, n_bootstrap)])
+
+
+def _undo(target: _Floats, counts: _Floats, theta: _Floats) -> _Floats:
+    """Likeliest shares π (B, K) of the classes behind counts of predictions on the target (B, K).
+
+    They solve Cᵀπ = v for the predictions' shares v as well as shares can, with the likeliest
+    confusion matrix C of the counts in bags (B, M, K).
+    """
+    k = theta.shape[1]
+
+    def sharpen(confusion: _Floats) -> _Floats:
+        scaled = confusion * (theta.T @ (counts / np.maximum(theta @ confusion, 1e-300)))
+        return np.asarray(scaled / np.maximum(scaled.sum(-1, keepdims=True), 1e-300))
+
+    start = np.full((k, k), 0.2 / k) + 0.8 * np.eye(k)
+    confusion = _converge(sharpen, np.broadcast_to(start, (len(counts), k, k)))
+    predicted = target / target.sum(-1, keepdims=True)
+
+    def step(shares: _Floats) -> _Floats:
+        ratio = predicted / np.maximum(np.einsum("by,byk->bk", shares, confusion), 1e-300)
+        scaled = shares * np.einsum("byk,bk->by", confusion, ratio)
+        return np.asarray(scaled / scaled.sum(-1, keepdims=True))
+
+    return _converge(step, np.full((len(counts), k), 1 / k))
+
+
+def _converge(step: Callable[[_Floats], _Floats], values: _Floats) -> _Floats:
+    """Repeat a step of expectation maximisation until it hardly moves."""
+    for _ in range(_MOST_STEPS):
+        before, values = values, step(values)
+        if np.abs(values - before).max() < _TOLERANCE:
+            break
+    return values

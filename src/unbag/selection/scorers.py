@@ -1,0 +1,24 @@
+"""Scores without labels, for ``scoring=`` of scikit-learn; ``y`` is the bag id."""
+
+from typing import Any
+
+from unbag.evaluation import bag_log_loss
+from unbag.priors import ClassPriors
+
+__all__ = ["accuracy_scorer", "likelihood_scorer"]
+
+
+def accuracy_scorer(estimator: Any, X: Any, y: Any) -> float:
+    """Label-free accuracy; also the default score of the estimator."""
+    return float(estimator.score(X, y))
+
+
+def likelihood_scorer(estimator: Any, X: Any, y: Any) -> float:
+    """Negative bag log-loss: a proper score of the probabilities, larger is better.
+
+    On few rows it is less noisy than the label-free accuracy.
+    """
+    own = estimator[-1] if hasattr(estimator, "steps") else estimator
+    priors = own.priors_ if own.priors is None else ClassPriors.of(own.priors)
+    chances = estimator.predict_proba(X)
+    return -bag_log_loss(chances, y, priors=priors, output_prior=own.test_prior_)

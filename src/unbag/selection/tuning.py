@@ -1,0 +1,307 @@
+"""Search over methods and hyperparameters without a label, by Optuna on the stacked engine."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from unbag.bags import Bags
+from unbag.estimator import UnbagClassifier
+from unbag.evaluation import Evaluation, evaluate
+from unbag.exceptions import InvalidInputError, TrainingDivergedError
+from unbag.identity import hash_rows
+from unbag.methods import METHODS, fit_many
+from unbag.selection.scorers import accuracy_scorer, likelihood_scorer
+from unbag.validation import check_choice, check_number, import_optional, invalid
+
+__all__ = ["DEFAULT_SEARCH", "TuningResult", "tune"]
+
+# A list means a choice; a pair of numbers a range; with "log" a range on a logarithmic scale.
+DEFAULT_SEARCH: dict[str, Any] = {
+    "method": ["u-prr", "prop", "u-stop", "u-flood"],
+    "learning_rate": (1e-4, 1e-2, "log"),
+    "weight_decay": (1e-6, 1e-2, "log"),
+    "dropout": [0.0, 0.2, 0.5],
+    "alpha": (0.1, 0.95),
+    "ascent_scale": (0.5, 10.0, "log"),
+    "flood_level": (0.0, 0.2),
+}
+SCORERS: dict[str, Callable[[Any, Any, Any], float]] = {
+    "accuracy": accuracy_scorer,
+    "likelihood": likelihood_scorer,
+}
+_OWN = {name for method in METHODS.values() for name in method.hyperparameters}
+
+
+@dataclass(frozen=True, eq=False)
+class TuningResult:
+    """What a search found.
+
+    Attributes
+    ----------
+    best_params : dict
+        Settings of the best trial, by the score on validation rows.
+    best_score : float
+        That score; it chose the model, so it flatters it.
+    best_estimator : UnbagClassifier
+        Fitted with these settings on training and validation rows.
+    evaluation : Evaluation
+        Of that estimator on rows that neither trained nor chose anything.
+    trials : list of dict
+        ``number``, ``params``, ``score`` (None where pruned or failed) and ``state`` of each trial.
+    """
+
+    best_params: dict[str, Any]
+    best_score: float
+    best_estimator: UnbagClassifier
+    evaluation: Evaluation
+    trials: list[dict[str, Any]]
+
+
+def tune(
+    X: Any,
+    y: Any,
+    estimator: UnbagClassifier,
+    *,
+    search: Mapping[str, Any] | None = None,
+    n_trials: int = 32,
+    scoring: str = "accuracy",
+    validation_size: float = 0.2,
+    evaluation_size: float = 0.2,
+    storage: str | None = "sqlite:///unbag-tune.db",
+    study_name: str | None = None,
+    at_once: int = 8,
+    random_state: int = 0,
+    verbose: bool = False,
+) -> TuningResult:
+    """Choose method and hyperparameters without labels, and evaluate the choice on untouched rows.
+
+    Rows are split in three, equal rows together: trials are trained on the first part and scored
+    on the second; the winner is fitted again on both, and evaluated on the third. Trials run
+    ``at_once`` as stacks. Each is first trained for a quarter of its epochs, and given up where it
+    is worse than the median of the others there.
+
+    Parameters
+    ----------
+    X, y
+        Rows and their bag ids.
+    estimator : UnbagClassifier
+        With ``priors``; settings that the search does not name are taken from it.
+    search : dict, optional
+        Name of a parameter to a list of choices, a range (low, high), or (low, high, "log");
+        ``DEFAULT_SEARCH`` by default. ``alpha``, ``ascent_scale`` and ``flood_level`` are only
+        asked for with methods that have them.
+    n_trials : int, default=32
+        Trials in all, with those that the storage already holds.
+    scoring : {"accuracy", "likelihood"}
+        Label-free accuracy, or the bag likelihood, which is less noisy on few rows.
+    validation_size, evaluation_size : float, default=0.2
+        Shares of the rows.
+    storage : str or None
+        Address of an Optuna storage: a SQLite file by default, a database server for several
+        machines, None for memory only. A search that was killed goes on from it.
+    study_name : str, optional
+        By default a name made from the data and the search, so that others never meet.
+    at_once : int, default=8
+    random_state : int, default=0
+        Seed of splits, of the search and of every model.
+    verbose : bool, default=False
+
+    Returns
+    -------
+    TuningResult
+    """
+    optuna: Any = import_optional("optuna", "tune")
+    space = _check_search(DEFAULT_SEARCH if search is None else search, estimator)
+    check_choice("scoring", scoring, SCORERS)
+    check_number("n_trials", n_trials, low=1, integer=True)
+    check_number("at_once", at_once, low=1, integer=True)
+    for name, size in (("validation_size", validation_size), ("evaluation_size", evaluation_size)):
+        check_number(name, size, low=0, high=1, low_open=True, high_open=True)
+    if validation_size + evaluation_size >= 1:
+        got = f"{validation_size + evaluation_size:g} with evaluation_size"
+        raise invalid("validation_size", "below 1 together with evaluation_size", got)
+    if estimator.priors is None:
+        raise invalid("estimator", "an UnbagClassifier with priors", "priors=None")
+    parts = _split(X, y, estimator, validation_size, evaluation_size, random_state)
+    fingerprint = _fingerprint(parts, space, scoring, estimator, random_state)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(
+        storage=storage,
+        study_name=study_name or f"unbag-{fingerprint[:12]}",
+        direction="maximize",
+        load_if_exists=True,
+        sampler=optuna.samplers.TPESampler(seed=random_state, constant_liar=True),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0),
+    )
+    if study.user_attrs.get("fingerprint", fingerprint) != fingerprint:
+        message = f"The study {study.study_name!r} is of other data or another search; name a new."
+        raise InvalidInputError(message)
+    study.set_user_attr("fingerprint", fingerprint)
+    searching = _Search(optuna, study, space, estimator, parts, SCORERS[scoring], random_state)
+    while (missing := n_trials - searching.n_done()) > 0:
+        searching.run(min(at_once, missing), verbose)
+
+    complete = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
+    if not complete:
+        raise TrainingDivergedError("Every trial failed; narrow the search, e.g. learning_rate.")
+    best = study.best_trial
+    chosen = searching.make(best.params)
+    train, validation, untouched = parts
+    both = train.joined(validation)
+    chosen.fit(both.X, both.ids)
+    report = evaluate(chosen, untouched.X, untouched.ids)
+    return TuningResult(
+        best_params=dict(best.params),
+        best_score=float(best.value),
+        best_estimator=chosen,
+        evaluation=report,
+        trials=[
+            {"number": t.number, "params": t.params, "score": t.value, "state": t.state.name}
+            for t in study.trials
+        ],
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    X: NDArray[Any]
+    ids: NDArray[Any]
+
+    def joined(self, other: "_Part") -> "_Part":
+        return _Part(np.concatenate([self.X, other.X]), np.concatenate([self.ids, other.ids]))
+
+
+@dataclass
+class _Search:
+    """Trials of a study, several at a time."""
+
+    optuna: Any
+    study: Any
+    space: Mapping[str, Any]
+    estimator: UnbagClassifier
+    parts: tuple[_Part, _Part, _Part]
+    scorer: Callable[[Any, Any, Any], float]
+    seed: int
+
+    def n_done(self) -> int:
+        """Trials that ended; those of a killed process stay open and are not counted."""
+        return sum(t.state.is_finished() for t in self.study.trials)
+
+    def make(self, params: Mapping[str, Any]) -> UnbagClassifier:
+        """Return the estimator of a trial."""
+        made: UnbagClassifier = clone(self.estimator)
+        made.set_params(**params, random_state=self.seed)
+        return made
+
+    def run(self, count: int, verbose: bool) -> None:
+        """Ask for trials, train them for a quarter of their epochs, then the survivors whole."""
+        asked = [self.study.ask() for _ in range(count)]
+        candidates = [(trial, self.make(self._suggest(trial))) for trial in asked]
+        survivors = []
+        for trial, score in self._scores(candidates, 0.25, verbose):
+            if score is None:
+                self.study.tell(trial, state=self.optuna.trial.TrialState.FAIL)
+                continue
+            trial.report(score, step=0)
+            if trial.should_prune():
+                self.study.tell(trial, state=self.optuna.trial.TrialState.PRUNED)
+            else:
+                survivors.append(trial)
+        whole = [(trial, self.make(trial.params)) for trial in survivors]
+        for trial, score in self._scores(whole, 1.0, verbose):
+            if score is None:
+                self.study.tell(trial, state=self.optuna.trial.TrialState.FAIL)
+            else:
+                self.study.tell(trial, score)
+
+    def _scores(
+        self, candidates: Sequence[tuple[Any, UnbagClassifier]], share: float, verbose: bool
+    ) -> list[tuple[Any, float | None]]:
+        """Train estimators for a share of their epochs, as few stacks as possible."""
+        if not candidates:
+            return []
+        train, validation, _ = self.parts
+        prepared = [estimator.prepare(train.X, train.ids) for _, estimator in candidates]
+        jobs = [p.shortened(share).job for p in prepared]
+        first = candidates[0][1]
+        fits = fit_many(jobs, device=first.device, precision=first.precision, verbose=verbose)
+        scores: list[tuple[Any, float | None]] = []
+        for (trial, estimator), own, fit in zip(candidates, prepared, fits, strict=True):
+            try:
+                estimator.take(own, fit)
+                score = self.scorer(estimator, validation.X, validation.ids)
+            except TrainingDivergedError:
+                score = None
+            scores.append((trial, score if score is None or np.isfinite(score) else None))
+        return scores
+
+    def _suggest(self, trial: Any) -> dict[str, Any]:
+        """Draw settings; those of other methods than the one drawn are left alone."""
+        drawn: dict[str, Any] = {}
+        method = self.estimator.method
+        for name, values in sorted(self.space.items(), key=lambda item: item[0] != "method"):
+            if name in _OWN and name not in METHODS[method].hyperparameters:
+                continue
+            if isinstance(values, list):
+                drawn[name] = trial.suggest_categorical(name, values)
+            else:
+                low, high = values[:2]
+                whole = isinstance(low, int) and isinstance(high, int)
+                suggest = trial.suggest_int if whole else trial.suggest_float
+                drawn[name] = suggest(name, low, high, log=len(values) == 3)
+            method = drawn.get("method", method)
+        return drawn
+
+
+def _check_search(search: Mapping[str, Any], estimator: UnbagClassifier) -> dict[str, Any]:
+    if not isinstance(estimator, UnbagClassifier):
+        raise invalid("estimator", "an UnbagClassifier", type(estimator).__name__)
+    known = estimator.get_params()
+    for name, values in search.items():
+        if name not in known or name in ("priors", "test_prior", "random_state"):
+            raise invalid("search", "parameters of the estimator that can be tuned", repr(name))
+        if isinstance(values, list) and values:
+            if name == "method":
+                for method in values:
+                    check_choice("method", method, METHODS)
+            continue
+        pair = isinstance(values, tuple) and len(values) in (2, 3)
+        if not pair or not values[0] <= values[1] or (len(values) == 3 and values[2] != "log"):
+            allowed = f"for {name!r} a list, (low, high) or (low, high, 'log')"
+            raise invalid("search", allowed, repr(values))
+    if not search:
+        raise invalid("search", "at least one parameter", "none")
+    return dict(search)
+
+
+def _split(
+    X: Any, y: Any, estimator: UnbagClassifier, validation: float, untouched: float, seed: int
+) -> tuple[_Part, _Part, _Part]:
+    bags = Bags(X, y, estimator.priors)
+    rest, last = bags.train_test_split(untouched, random_state=seed)
+    first, second = rest.train_test_split(validation / (1 - untouched), random_state=seed)
+    made = [_Part(np.asarray(part.X), part.bag_ids) for part in (first, second, last)]
+    return made[0], made[1], made[2]
+
+
+def _fingerprint(
+    parts: tuple[_Part, ...],
+    space: Mapping[str, Any],
+    scoring: str,
+    estimator: UnbagClassifier,
+    seed: int,
+) -> str:
+    digest = hashlib.sha256(json.dumps([space, scoring, seed], sort_keys=True).encode())
+    for part in parts:
+        digest.update(hash_rows(part.X).tobytes())
+        digest.update(repr(part.ids.tolist()).encode())
+    settings = {k: v for k, v in estimator.get_params().items() if k not in ("priors", "verbose")}
+    digest.update(repr(sorted(settings.items(), key=str)).encode())
+    digest.update(repr(estimator.priors).encode())
+    return digest.hexdigest()

@@ -1,0 +1,324 @@
+"""Intervals of label-free numbers: where they must lie, and how they must change."""
+
+import numpy as np
+import pytest
+from populations import SQUARE, THREE, exact_population, rows_of
+from scipy import stats
+
+from unbag.evaluation import INVERSES, evaluate_predictions
+from unbag.evaluation.intervals import class_path, error_pattern, overall_path, score_interval
+from unbag.exceptions import RankError
+from unbag.priors import ClassPriors, asymmetric, non_square, symmetric
+
+OVERALL = ("accuracy", "balanced_accuracy", "macro_f1")
+BY_CLASS = ("recall", "precision", "f1", "predicted_share")
+
+
+def all_estimates(report):
+    found = [getattr(report, name) for name in OVERALL]
+    return found + [estimate for name in BY_CLASS for estimate in getattr(report, name)]
+
+
+def width(estimate):
+    return estimate.high - estimate.low
+
+
+def evaluated(rows, **options):
+    return evaluate_predictions(rows.predicted, rows.bag, priors=rows.priors, **options)
+
+
+@pytest.mark.parametrize("inverse", INVERSES)
+@pytest.mark.parametrize("sampling", ["iid", "exact"])
+def test_intervals_hold_the_estimate(sampling, inverse):
+    for estimate in all_estimates(evaluated(THREE, sampling=sampling, inverse=inverse)):
+        assert 0 <= estimate.low < estimate < estimate.high <= 1
+
+
+@pytest.mark.parametrize("sampling", ["iid", "exact"])
+def test_intervals_of_noisy_estimates(sampling):
+    """What lies in [0, 1] is held by its interval, what lies outside is still reported."""
+    rng = np.random.default_rng(0)
+    theta = symmetric(4, a=0.2)
+    bag = np.repeat(np.arange(4), 40)
+    outside = 0
+    for _ in range(10):
+        label = np.concatenate([rng.choice(4, 40, p=row) for row in theta])
+        predicted = np.where(rng.random(160) < 0.9, label, rng.integers(0, 4, 160))
+        report = evaluate_predictions(predicted, bag, priors=theta, sampling=sampling)
+        for estimate in all_estimates(report):
+            assert estimate.low < estimate.high
+            if 0 <= estimate <= 1:
+                assert estimate.low <= estimate <= estimate.high
+            else:
+                outside += 1
+    assert outside > 10  # else this would prove little
+
+
+def test_wilson_s_interval_for_pure_bags():
+    """One class of interest and rows drawn freely: the recall is a plain share."""
+    for right, n in ((35, 50), (18, 60), (48, 50)):
+        label = np.repeat([0, 1], n)
+        predicted = np.r_[np.arange(n) >= right, np.arange(n) < right].astype(int)
+        report = evaluate_predictions(predicted, label, priors=np.eye(2))
+        wilson = stats.binomtest(right, n).proportion_ci(method="wilson")
+        for recall in report.recall:
+            assert recall.interval == pytest.approx((wilson.low, wilson.high), abs=0.003)
+
+
+@pytest.mark.parametrize("sampling", ["iid", "exact"])
+def test_intervals_shrink_with_the_root_of_the_rows(sampling):
+    small = evaluated(SQUARE, sampling=sampling)
+    rows = exact_population(16 * np.rint(SQUARE.priors.values * 80).astype(int), CONFUSION_PARTS)
+    large = evaluated(rows, sampling=sampling)
+    assert large.n_rows == 16 * small.n_rows
+    for one, other in zip(all_estimates(small), all_estimates(large), strict=True):
+        assert one == pytest.approx(other, abs=1e-9)
+        assert width(one) / width(other) == pytest.approx(4, rel=0.1)
+
+
+CONFUSION_PARTS = np.rint(20 * SQUARE.confusion).astype(int)
+
+
+def test_exact_counts_narrow_the_interval():
+    exact, iid = evaluated(THREE, sampling="exact"), evaluated(THREE)
+    assert width(exact.accuracy) < 0.8 * width(iid.accuracy)
+    assert exact.accuracy == iid.accuracy
+
+
+def test_levels():
+    widths = [width(evaluated(THREE, level=level).accuracy) for level in (0.5, 0.8, 0.95, 0.999)]
+    assert widths == sorted(widths)
+    expected = stats.norm.ppf(0.75) / stats.norm.ppf(0.975)
+    assert widths[0] / widths[2] == pytest.approx(expected, rel=0.02)
+    assert evaluated(THREE, level=0.8).level == 0.8
+    wide = evaluated(THREE, level=1 - 1e-12)  # seven deviations
+    expected = stats.norm.ppf(1 - 5e-13) / stats.norm.ppf(0.975)
+    assert width(wide.accuracy) / widths[2] == pytest.approx(expected, rel=0.1)
+
+
+@pytest.mark.parametrize("sampling", ["iid", "exact"])
+@pytest.mark.parametrize("k", [2, 3, 10])
+def test_all_rows_right(sampling, k):
+    """With exact counts the plain variance is zero, but so few rows prove no perfect model."""
+    counts = 5 * np.eye(k, dtype=int) + 2
+    rows = exact_population(counts, np.eye(k, dtype=int), parts=1)
+    report = evaluated(rows, sampling=sampling)
+    n = len(rows.bag)
+    assert report.accuracy == pytest.approx(1)
+    assert report.accuracy.high == pytest.approx(1, abs=1e-9)
+    assert report.accuracy.low < 1 - 2 / n  # with labels it would be about 1 − 3/n
+    assert report.accuracy.low > (1 - 40 / n if sampling == "exact" else 0.5)
+    for recall in report.recall:
+        assert recall.low < 1 - 1 / n
+        assert recall.high == pytest.approx(1, abs=1e-6)
+
+
+def test_a_nearly_perfect_model_with_exact_counts():
+    confusion = np.array([[199, 1, 0], [0, 200, 0], [0, 0, 200]])
+    rows = exact_population([[3, 1, 1], [1, 3, 1], [1, 1, 3]], confusion, parts=200)
+    report = evaluated(rows, sampling="exact")
+    accuracy = report.accuracy
+    assert accuracy == pytest.approx((rows.label == rows.predicted).mean(), abs=1e-9)
+    assert accuracy.low < accuracy - 1e-4
+    assert accuracy < accuracy.high - 1e-4
+    assert width(accuracy) < 0.02
+
+
+@pytest.mark.parametrize("sampling", ["iid", "exact"])
+def test_bags_of_one_row(sampling):
+    for m, k in ((2, 2), (3, 3), (12, 3)):
+        theta = asymmetric(k, 0)[np.arange(m) % k]
+        report = evaluate_predictions(
+            np.arange(m) % k, np.arange(m), priors=theta, sampling=sampling
+        )
+        assert report.n_rows == m
+        for estimate in all_estimates(report):
+            assert np.isfinite([estimate, *estimate.interval]).all()
+        assert width(report.accuracy) > 0.2
+
+
+@pytest.mark.parametrize("table", [[[1, 0], [0, 1]], [[2, 1], [0, 3]], [[0, 1], [1, 0]]])
+@pytest.mark.parametrize("sampling", ["iid", "exact"])
+def test_two_tiny_bags_of_two_classes(table, sampling):
+    predicted, bag = rows_of(np.array(table))
+    report = evaluate_predictions(
+        predicted, bag, priors=[[0.8, 0.2], [0.3, 0.7]], sampling=sampling
+    )
+    for estimate in (report.accuracy, *report.recall):
+        assert np.isfinite(estimate.interval).all()
+        assert width(estimate) > 0.3
+
+
+@pytest.mark.parametrize("inverse", INVERSES)
+def test_many_more_bags_than_classes(inverse):
+    rng = np.random.default_rng(0)
+    theta = rng.dirichlet(np.ones(3), 300)
+    bag = np.repeat(np.arange(300), 20)
+    label = np.concatenate([rng.choice(3, 20, p=row) for row in theta])
+    predicted = np.where(rng.random(6000) < 0.8, label, (label + 1) % 3)
+    report = evaluate_predictions(predicted, bag, priors=theta, inverse=inverse)
+    assert report.inverse == inverse
+    truth = (predicted == label).mean()
+    assert report.accuracy.low < truth < report.accuracy.high
+    assert width(report.accuracy) < 0.12
+
+
+def test_missing_bags_are_left_out():
+    here = THREE.bag != 1
+    options = {"prior_errors": np.full(THREE.priors.values.shape, 0.01)}
+    report = evaluate_predictions(
+        THREE.predicted[here], THREE.bag[here], priors=THREE.priors, **options
+    )
+    assert report.n_bags == 4
+    truth = (THREE.predicted == THREE.label)[here].mean()
+    assert report.accuracy == pytest.approx(truth, abs=1e-9)
+
+
+def test_lost_rank_names_the_classes():
+    priors = ClassPriors(
+        [[0.5, 0.25, 0.25], [0.2, 0.4, 0.4], [0.1, 0.2, 0.7]], classes=["cat", "dog", "fox"]
+    )
+    with pytest.raises(RankError, match=r"'dog', 'fox' cannot be told apart.*at least 3 bags"):
+        evaluate_predictions(["cat", "dog", "fox"], [0, 1, 1], priors=priors)
+
+
+def test_errors_of_the_priors_widen_all_intervals():
+    before = evaluated(THREE, sampling="exact")
+    errors = np.full(THREE.priors.values.shape, 0.02)
+    after = evaluated(THREE, sampling="exact", prior_errors=errors)
+    for one, other in zip(all_estimates(before), all_estimates(after), strict=True):
+        assert one == other
+        assert width(other) > 1.05 * width(one)
+    none = evaluated(THREE, sampling="exact", prior_errors=np.zeros_like(errors))
+    for one, other in zip(all_estimates(before), all_estimates(none), strict=True):
+        assert other.interval == pytest.approx(one.interval, abs=1e-9)
+
+
+def test_an_estimate_that_no_model_explains_keeps_an_interval_around_itself():
+    bag = np.repeat([0, 1], 50)
+    report = evaluate_predictions(bag, bag, priors=[[0.6, 0.4], [0.4, 0.6]])
+    assert report.accuracy == pytest.approx(3)
+    assert 1 < report.accuracy.low < 3 < report.accuracy.high
+
+
+def test_score_interval_of_a_share_is_wilson_s():
+    x = np.linspace(0, 1, 400)
+    low, high = score_interval(0.9, x, x * (1 - x) / 30, 1.96)
+    wilson = stats.binomtest(27, 30).proportion_ci(method="wilson")
+    assert (low, high) == pytest.approx((wilson.low, wilson.high), abs=1e-3)
+    # Backwards, and of what cannot lie beyond the limits.
+    assert score_interval(0.9, x[::-1], (x * (1 - x) / 30)[::-1], 1.96) == (low, high)
+    low, high = score_interval(1.04, x, x * (1 - x) / 30 + 1e-3, 1.96)
+    assert high == 1
+    assert low == pytest.approx(0.9, abs=0.05)
+
+
+@pytest.mark.parametrize("k", [2, 3, 10])
+@pytest.mark.parametrize("seed", range(3))
+def test_paths_hold_valid_confusion_matrices_with_the_observed_shares(k, seed):
+    rng = np.random.default_rng(seed)
+    theta = non_square(k, seed)
+    counts = rng.integers(30, 3000, 2 * k).astype(float)
+    pooled = counts @ theta / counts.sum()
+    confusion = 0.8 * np.eye(k) + 0.2 * rng.dirichlet(np.ones(k), k)
+    predicted = pooled @ confusion
+    inverse = np.linalg.pinv(theta)
+    raw = confusion + 0.1 * rng.normal(size=(k, k))
+    pattern = error_pattern(raw, theta, counts, predicted, inverse)
+    path = overall_path(pattern, pooled, predicted)
+    columns = class_path(1, pattern, pooled, predicted, counts.sum())
+    for matrix in (pattern, path):
+        assert (matrix >= -1e-12).all()
+        np.testing.assert_allclose(matrix.sum(-1), 1)
+    np.testing.assert_allclose(path[0], np.eye(k), atol=1e-12)
+    accuracy = np.einsum("gkk,k->g", path, pooled)
+    assert (np.diff(accuracy) <= 1e-12).all()
+    assert accuracy[-1] < 0.5
+    # Once the shares can be explained at all, they are.
+    enough = (1 - accuracy > 1.5 * np.maximum(predicted - pooled, 0).sum()) & (accuracy > 0.6)
+    assert enough.sum() > 5
+    np.testing.assert_allclose((pooled @ path)[enough] / predicted, 1, atol=0.05)
+    assert ((columns >= 0) & (columns <= 1)).all()
+    assert columns[0, 1] == 1
+
+
+def test_the_pattern_is_the_estimate_where_much_is_known():
+    theta, counts = non_square(3, 0), np.full(6, 1e7)
+    confusion = np.array([[0.7, 0.2, 0.1], [0.05, 0.9, 0.05], [0.3, 0.1, 0.6]])
+    predicted = counts @ theta @ confusion / counts.sum()
+    found = error_pattern(confusion, theta, counts, predicted, np.linalg.pinv(theta))
+    np.testing.assert_allclose(found, confusion, atol=1e-3)
+
+
+class TestRepeatedRows:
+    """The same records in several bags."""
+
+    rng = np.random.default_rng(0)
+    theta = symmetric(3, a=0.6)
+    n = 300
+    record = np.tile(np.arange(n), 2)
+    label = rng.choice(3, n)
+    predicted = np.where(rng.random(n) < 0.8, label, rng.integers(0, 3, n))[record]
+
+    def bags(self, seed=0, twice_in_one=False):
+        rng = np.random.default_rng(seed)
+        chance = self.theta[:, self.label]  # of a bag, given the class
+        chance = chance / chance.sum(0)
+        first = np.array([rng.choice(3, p=c) for c in chance.T])
+        second = first if twice_in_one else np.array([rng.choice(3, p=c) for c in chance.T])
+        return np.r_[first, second]
+
+    def test_rows_twice_in_one_bag_count_once(self):
+        bag = self.bags(twice_in_one=True)
+        args = {"priors": self.theta}
+        plain = evaluate_predictions(self.predicted, bag, **args)
+        assert plain.design_effect == 1
+        clustered = evaluate_predictions(self.predicted, bag, row_ids=self.record, **args)
+        assert clustered.design_effect == pytest.approx(2)
+        half = evaluate_predictions(self.predicted[: self.n], bag[: self.n], **args)
+        assert width(clustered.accuracy) == pytest.approx(width(half.accuracy), rel=0.03)
+        assert width(clustered.accuracy) / width(plain.accuracy) == pytest.approx(2**0.5, rel=0.05)
+
+    def test_as_a_bootstrap_of_records_says(self):
+        bag = self.bags()
+        report = evaluate_predictions(
+            self.predicted, bag, priors=self.theta, row_ids=self.record
+        )
+        rng = np.random.default_rng(0)
+
+        def spread(draws):
+            found = []
+            for take in draws:
+                table = np.zeros((3, 3))
+                np.add.at(table, (bag[take], self.predicted[take]), 1)
+                shares = table / table.sum(1, keepdims=True)
+                confusion = np.linalg.inv(self.theta) @ shares
+                found.append(report.test_prior @ np.diag(confusion))
+            return np.var(found)
+
+        records = [rng.integers(0, self.n, self.n) for _ in range(1500)]
+        clustered = spread([np.r_[take, take + self.n] for take in records])
+        alone = spread([rng.integers(0, 2 * self.n, 2 * self.n) for _ in range(1500)])
+        assert report.design_effect == pytest.approx(clustered / alone, rel=0.15)
+        expected = 2 * 1.96 * clustered**0.5
+        assert width(report.accuracy) == pytest.approx(expected, rel=0.2)
+
+    def test_ids_of_any_kind(self):
+        bag = self.bags()
+        args = {"priors": self.theta}
+        effects = [
+            evaluate_predictions(self.predicted, bag, row_ids=ids, **args).design_effect
+            for ids in (
+                self.record,
+                [f"record {i}" for i in self.record],
+                [int(i) if i % 2 else str(i) for i in self.record],
+            )
+        ]
+        assert effects == pytest.approx([effects[0]] * 3)
+        assert effects[0] != pytest.approx(1, abs=0.01)
+
+    def test_distinct_rows_have_no_effect(self):
+        report = evaluate_predictions(
+            self.predicted, self.bags(), priors=self.theta, row_ids=np.arange(2 * self.n)
+        )
+        assert report.design_effect == pytest.approx(1)

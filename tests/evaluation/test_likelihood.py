@@ -1,0 +1,175 @@
+"""The bag likelihood and calibration by it, without labels."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss
+
+from unbag.evaluation import Calibration, bag_log_loss, calibrate
+from unbag.exceptions import InvalidInputError
+from unbag.priors import ClassPriors, asymmetric, non_square, symmetric
+
+
+def by_loop(chances, bags, theta, output=None):
+    n, k = chances.shape
+    sizes = np.bincount(bags, minlength=len(theta))
+    pooled = sum(sizes[m] / n * theta[m] for m in range(len(theta)))
+    output = pooled if output is None else output
+    total = 0.0
+    for eta, m in zip(chances, bags, strict=True):
+        own = sum(theta[m, j] * eta[j] / output[j] for j in range(k))
+        every = sum(pooled[j] * eta[j] / output[j] for j in range(k))
+        total -= np.log(sizes[m] / n * own / every)
+    return total / n
+
+
+def simulate(theta, n, rng, spread=2.0):
+    """Rows of Gaussian classes in equal bags, labels, and posteriors under the pooled prior."""
+    m, k = theta.shape
+    bag = np.repeat(np.arange(m), n // m)
+    label = np.concatenate([rng.choice(k, n // m, p=row) for row in theta])
+    centres = spread * np.eye(k)
+    x = centres[label] + rng.normal(size=(len(bag), k))
+    log_density = -0.5 * ((x[:, None] - centres) ** 2).sum(-1)
+    return bag, label, softmax(log_density + np.log(theta.mean(0)))
+
+
+def softmax(logits):
+    chances = np.exp(logits - logits.max(1, keepdims=True))
+    return chances / chances.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("output", [None, [0.2, 0.5, 0.3]])
+def test_against_a_loop(output):
+    rng = np.random.default_rng(0)
+    theta = non_square(3, 0)
+    bag = rng.choice(6, 60, p=[0.3, 0.1, 0.0, 0.2, 0.2, 0.2])  # bag 2 has no rows
+    chances = rng.dirichlet(np.ones(3), 60)
+    expected = by_loop(chances, bag, theta, output)
+    found = bag_log_loss(chances, bag, priors=theta, output_prior=output)
+    assert found == pytest.approx(expected, rel=1e-10)
+    assert found > 0
+
+
+def test_pure_bags_give_cross_entropy():
+    rng = np.random.default_rng(0)
+    label, chances = rng.integers(0, 3, 100), rng.dirichlet(np.ones(3), 100)
+    expected = log_loss(label, chances)
+    assert bag_log_loss(chances, label, priors=np.eye(3)) == pytest.approx(expected)
+
+
+def test_ids_are_matched_by_name():
+    rng = np.random.default_rng(0)
+    theta, chances = asymmetric(3, 0), rng.dirichlet(np.ones(3), 30)
+    bag = np.arange(30) % 3
+    names = np.array(["b", "a", "c"])
+    priors = ClassPriors(theta, names, ["x", "y", "z"])
+    expected = bag_log_loss(chances, bag, priors=theta, output_prior=[0.2, 0.5, 0.3])
+    keyed = {"z": 0.3, "x": 0.2, "y": 0.5}
+    found = bag_log_loss(chances, names[bag], priors=priors, output_prior=keyed)
+    assert found == pytest.approx(expected)
+
+
+def test_probabilities_of_zero_and_classes_without_rows():
+    chances = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    theta = [[0.5, 0.5, 0.0], [0.1, 0.9, 0.0]]  # nobody is of the third class
+    found = bag_log_loss(chances, [0, 1, 1], priors=theta)
+    assert np.isfinite(found)
+    fitted = calibrate(chances, [0, 1, 1], priors=theta)
+    assert np.isfinite([fitted.temperature, *fitted.biases]).all()
+
+
+@pytest.mark.parametrize("theta", [symmetric(3, a=0.5), non_square(3, 1)], ids=["a=0.5", "M=2K"])
+def test_the_true_posterior_scores_best(theta):
+    rng = np.random.default_rng(0)
+    bag, _, truth = simulate(theta, 30_000, rng)
+    best = bag_log_loss(truth, bag, priors=theta)
+    log = np.log(truth)
+    distorted = {
+        "sharper": softmax(1.5 * log),
+        "flatter": softmax(0.6 * log),
+        "biased": softmax(log + [0.5, 0, -0.5]),
+        "mixed": 0.8 * truth + 0.2 / 3,
+        "noisy": softmax(log + 0.7 * rng.normal(size=log.shape)),
+        "swapped": truth[:, [1, 0, 2]],
+    }
+    for name, chances in distorted.items():
+        assert bag_log_loss(chances, bag, priors=theta) > best + 1e-4, name
+
+
+def test_another_output_prior_is_the_same_model():
+    """Probabilities under o, said to be under o, have the same bags' likelihood."""
+    rng = np.random.default_rng(0)
+    theta = symmetric(3, a=0.5)
+    bag, _, chances = simulate(theta, 3000, rng)
+    output = np.array([0.2, 0.5, 0.3])
+    moved = chances * output / theta.mean(0)
+    moved /= moved.sum(1, keepdims=True)
+    expected = bag_log_loss(chances, bag, priors=theta)
+    found = bag_log_loss(moved, bag, priors=theta, output_prior=output)
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("theta", [symmetric(3, a=0.5), non_square(3, 1)], ids=["a=0.5", "M=2K"])
+@pytest.mark.parametrize("temperature", [0.4, 2.5])
+def test_calibration_undoes_a_known_distortion(theta, temperature):
+    rng = np.random.default_rng(0)
+    bag, label, truth = simulate(theta, 20_000, rng)
+    biases = np.array([0.8, -0.5, -0.3])
+    distorted = softmax((np.log(truth) - biases) * temperature)
+    fitted = calibrate(distorted, bag, priors=theta)
+    assert fitted.temperature == pytest.approx(temperature, rel=0.12)
+    np.testing.assert_allclose(fitted.biases, biases, atol=0.15)
+    assert fitted.biases.sum() == pytest.approx(0, abs=1e-9)
+    after = np.exp(fitted.apply(np.log(distorted)))
+    np.testing.assert_allclose(after.sum(1), 1)
+    assert log_loss(label, after) < log_loss(label, distorted) - 0.01
+    assert log_loss(label, after) < log_loss(label, truth) + 0.003
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_calibration_is_never_worse_on_its_own_rows(seed):
+    rng = np.random.default_rng(seed)
+    k = rng.integers(2, 5)
+    theta = rng.dirichlet(np.ones(k), k + rng.integers(0, 3))
+    bag, chances = rng.integers(0, len(theta), 80), rng.dirichlet(np.full(k, 0.2), 80)
+    fitted = calibrate(chances, bag, priors=theta)
+    after = np.exp(fitted.apply(np.log(np.maximum(chances, 1e-12))))
+    before = bag_log_loss(chances, bag, priors=theta)
+    assert bag_log_loss(after, bag, priors=theta) <= before + 1e-9
+
+
+def test_what_needs_no_calibration_is_left_alone():
+    rng = np.random.default_rng(0)
+    theta = symmetric(3, a=0.5)
+    bag, _, truth = simulate(theta, 40_000, rng)
+    fitted = calibrate(truth, bag, priors=theta)
+    assert fitted.temperature == pytest.approx(1, abs=0.06)
+    np.testing.assert_allclose(fitted.biases, 0, atol=0.08)
+
+
+def test_applying_the_identity():
+    chances = np.array([[0.2, 0.8], [0.5, 0.5]])
+    same = Calibration(1.0, np.zeros(2)).apply(np.log(chances))
+    np.testing.assert_allclose(np.exp(same), chances)
+
+
+@pytest.mark.parametrize("function", [bag_log_loss, calibrate])
+@pytest.mark.parametrize(
+    ("chances", "bags", "message"),
+    [
+        (np.ones((2, 3)) / 3, [0, 1], r"probabilities must be an array of shape \(2, 2\), got sha"),
+        ([[0.5, 0.5]], [0, 1], r"probabilities must be an array of shape \(2, 2\), got shape \(1"),
+        ([[0.5, 0.5], [-0.1, 1.1]], [0, 1], "probabilities must be numbers from 0 to 1, got neg"),
+        ([[0.5, 0.5], [3.0, 4.0]], [0, 1], "probabilities must be rows that sum to 1, got 7 in r"),
+        (np.empty((0, 2)), [], "bag_ids must be ids of at least one row, got none"),
+        ([[0.5, 0.5]], [7], "bag_ids must be ids that the priors have, got unknown 7"),
+    ],
+)
+def test_bad_input(function, chances, bags, message):
+    with pytest.raises(InvalidInputError, match=message):
+        function(chances, bags, priors=[[0.9, 0.1], [0.2, 0.8]])
+
+
+def test_bad_output_prior():
+    with pytest.raises(InvalidInputError, match="output_prior must be shares that sum to 1"):
+        bag_log_loss([[0.5, 0.5]], [0], priors=[[0.9, 0.1], [0.2, 0.8]], output_prior=[1, 1])

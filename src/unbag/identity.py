@@ -12,7 +12,10 @@ _CHUNK = 1 << 22  # numbers hashed at a time
 
 
 def identify(rows: Any) -> NDArray[np.int64]:
-    """Give equal rows equal numbers; exact, and quicker than sorting whole rows.
+    """Give equal rows equal numbers, from 0 in order of appearance. Shape (n,).
+
+    Rows are compared by their bytes, which is exact and quicker than sorting them; 0.0 and −0.0
+    differ, and so do numbers of different types.
 
     Examples
     --------

@@ -281,9 +281,7 @@ class TestRepeatedRows:
 
     def test_as_a_bootstrap_of_records_says(self):
         bag = self.bags()
-        report = evaluate_predictions(
-            self.predicted, bag, priors=self.theta, row_ids=self.record
-        )
+        report = evaluate_predictions(self.predicted, bag, priors=self.theta, row_ids=self.record)
         rng = np.random.default_rng(0)
 
         def spread(draws):
@@ -302,6 +300,17 @@ class TestRepeatedRows:
         assert report.design_effect == pytest.approx(clustered / alone, rel=0.15)
         expected = 2 * 1.96 * clustered**0.5
         assert width(report.accuracy) == pytest.approx(expected, rel=0.2)
+
+    def test_rows_in_bags_of_opposite_weights_do_not_narrow(self):
+        """Their parts cancel; but had each bag been drawn alone, the variance would not."""
+        theta = symmetric(2, a=0.8)
+        rng = np.random.default_rng(0)
+        predicted = rng.integers(0, 2, 200)
+        args = {"priors": theta, "bag_ids": np.repeat([0, 1], 200)}
+        plain = evaluate_predictions(np.tile(predicted, 2), **args)
+        again = evaluate_predictions(np.tile(predicted, 2), row_ids=np.tile(range(200), 2), **args)
+        assert again.design_effect == 1
+        assert again.interval == plain.interval
 
     def test_ids_of_any_kind(self):
         bag = self.bags()

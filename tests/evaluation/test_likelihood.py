@@ -87,7 +87,7 @@ def test_the_true_posterior_scores_best(theta):
     distorted = {
         "sharper": softmax(1.5 * log),
         "flatter": softmax(0.6 * log),
-        "biased": softmax(log + [0.5, 0, -0.5]),
+        "biased": softmax(log + np.array([0.5, 0, -0.5])),
         "mixed": 0.8 * truth + 0.2 / 3,
         "noisy": softmax(log + 0.7 * rng.normal(size=log.shape)),
         "swapped": truth[:, [1, 0, 2]],

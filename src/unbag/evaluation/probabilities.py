@@ -18,6 +18,7 @@ __all__ = [
     "ProbabilityMetrics",
     "RocCurve",
     "check_probabilities",
+    "clustering",
     "plain",
     "probability_metrics",
 ]
@@ -174,11 +175,19 @@ class _Rows:
         noise = np.maximum(self.means(residual**4) - second**2, 0) / counts**3
         freedom = 2 * variance**2 / float(noise.sum()) if noise.any() else np.inf
         if self.clusters is not None:
-            scaled = residual / counts[self.bag_index]
-            together = np.bincount(self.clusters, weights=scaled)
-            single = float(scaled @ scaled)
-            variance *= float(together @ together) / single if single > 0 else 1.0
+            variance *= clustering(residual / counts[self.bag_index], self.clusters)
         return variance, max(freedom, 3.0)
+
+
+def clustering(parts: _Floats, record: NDArray[np.int64]) -> float:
+    """Variance of a sum of parts (n,), those of a record together, over that of apart; 1 at least.
+
+    Parts of a record that is in several bags may cancel. Whether the sum then varies less depends
+    on how the bags were drawn: not where each was drawn on its own. So 1 is the least.
+    """
+    together = np.bincount(record, weights=parts)
+    apart = float(parts @ parts)
+    return max(1.0, float(together @ together) / apart) if apart > 0 else 1.0
 
 
 def _roc(scores: _Floats, rows: _Rows) -> RocCurve:

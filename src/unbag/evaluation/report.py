@@ -31,6 +31,7 @@ from unbag.evaluation.metrics import (
 from unbag.evaluation.probabilities import (
     ProbabilityMetrics,
     check_probabilities,
+    clustering,
     plain,
     probability_metrics,
 )
@@ -75,7 +76,8 @@ class Evaluation:
     level : float
     sampling, inverse : str
     design_effect : float
-        Variance of the accuracy over that of distinct rows; above 1 where rows are repeated.
+        Variance of the accuracy over that of distinct rows, at least 1: whether a row that is in
+        several bags lowers it depends on how these were drawn, so intervals are never narrowed.
     """
 
     classes: NDArray[Any]
@@ -402,16 +404,14 @@ class Core:
         return Estimate(value, value - half, value + half)
 
     def design_effect(self, weights: _Floats) -> float:
-        """Variance with repeated rows taken as one over that with all rows taken as distinct."""
+        """Variance with repeated rows taken as one over that with all taken as distinct, or 1."""
         if self.rows is None:
             return 1.0
         predicted, bag_index, record = self.rows
         own = weights[bag_index, predicted]
         mean = (weights * self.shares).sum(1)[bag_index]
         residual = (own - mean) / self.counts[bag_index]
-        together = np.bincount(record, weights=residual)
-        alone = float(residual @ residual)
-        return float(together @ together) / alone if alone > 0 else 1.0
+        return clustering(residual, record)
 
     def projected(self, iterations: int = 500) -> dict[str, Any]:
         """Numbers of the likeliest valid confusion matrix, found by expectation maximisation."""

@@ -19,6 +19,7 @@ from unbag.training.checkpoint import Checkpoint
 from unbag.training.networks import stack_modules
 from unbag.training.progress import TrainingProgress
 from unbag.training.randomness import derive, seed_keys, uniform
+from unbag.training.recording import compiled, record
 from unbag.training.replica import Outcome, Replica
 from unbag.training.rows import Rows, ScoredStack
 
@@ -418,44 +419,15 @@ class Stack:
 
     def _compile_and_record(self) -> None:
         """Compile the step and record it as one CUDA graph, leaving the state as it was."""
-        self._loss = _compiled(self._forward_and_evaluate)
-        self._forward = _compiled(self._forward_batch)
-        self._evaluate = _compiled(self._evaluate_batch)
-        self._update = _compiled(self._adam)
-        self._score = _compiled(self._sum_errors)
-        self._probe_start = _compiled(self._random_direction)
-        self._probe = _compiled(self._divergence_at)
-        self._probe_end = _compiled(self._scaled)
-        kept = {**self.state, **{f"sum.{k}": v for k, v in self.sums.items()}}
-        copies = {name: value.clone() for name, value in kept.items()}
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                self._step()
-        torch.cuda.current_stream().wait_stream(side)
-        torch.cuda.synchronize()
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            self._step()
-        with torch.no_grad():
-            for name, value in kept.items():
-                value.copy_(copies[name])
-
-
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile for the shapes at hand.
-
-    Every stack has shapes of its own, and torch would soon take them for variable ones, which is
-    slower, or stop compiling after eight of them.
-    """
-    compiled = torch.compile(function, dynamic=False)
-
-    def call(*arguments: Any) -> Any:
-        with torch._dynamo.config.patch(recompile_limit=1 << 20):
-            return compiled(*arguments)
-
-    return call
+        self._loss = compiled(self._forward_and_evaluate)
+        self._forward = compiled(self._forward_batch)
+        self._evaluate = compiled(self._evaluate_batch)
+        self._update = compiled(self._adam)
+        self._score = compiled(self._sum_errors)
+        self._probe_start = compiled(self._random_direction)
+        self._probe = compiled(self._divergence_at)
+        self._probe_end = compiled(self._scaled)
+        self._graph = record(self._step, [*self.state.values(), *self.sums.values()])
 
 
 def _per_replica(values: Tensor, x: Tensor) -> Tensor:

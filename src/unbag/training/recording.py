@@ -1,0 +1,51 @@
+"""Compiled functions and recorded steps on CUDA."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["compiled", "record"]
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile for the shapes at hand.
+
+    Every stack has shapes of its own, and torch would soon take them for variable ones, which is
+    slower, or stop compiling after eight of them.
+    """
+    made = torch.compile(function, dynamic=False)
+
+    def call(*arguments: Any) -> Any:
+        with torch._dynamo.config.patch(recompile_limit=1 << 20):
+            return made(*arguments)
+
+    return call
+
+
+def record(step: Callable[[], None], kept: Sequence[Tensor]) -> torch.cuda.CUDAGraph:
+    """Record a step as a CUDA graph; tensors that it changes get their values back.
+
+    Parameters
+    ----------
+    step : callable
+        Works on tensors that stay where they are.
+    kept : sequence of Tensor
+        What the step changes.
+    """
+    copies = [value.clone() for value in kept]
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    with torch.no_grad():
+        for value, copied in zip(kept, copies, strict=True):
+            value.copy_(copied)
+    return graph

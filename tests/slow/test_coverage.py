@@ -1,0 +1,107 @@
+"""Whether intervals hold the truth as often as they promise."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unbag.bags import make_bags
+from unbag.evaluation import estimate_prior, evaluate_predictions
+from unbag.priors import ClassPriors, symmetric
+
+pytestmark = pytest.mark.slow
+_PATH = Path(__file__).parents[2] / "benchmarks" / "coverage.py"
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    spec = importlib.util.spec_from_file_location("coverage_benchmark", _PATH)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("shape", "condition", "size", "accuracy", "sampling", "inverse"),
+    [
+        ((10, 10, False), 10, 500, 0.85, "iid", "size-weighted"),
+        ((10, 10, False), 10, 500, 0.85, "exact", "size-weighted"),
+        ((20, 10, True), 50, 500, 0.85, "exact", "least-variance"),
+        ((5, 2, False), 10, 500, 0.99, "exact", "size-weighted"),
+        ((20, 10, True), 10, 5000, 0.99, "iid", "pseudo-inverse"),
+    ],
+)
+def test_intervals_of_label_free_numbers(
+    benchmark, shape, condition, size, accuracy, sampling, inverse
+):
+    """Within four standard errors of 400 repeats, and some room for what is an approximation."""
+    case = benchmark.measure_case(shape, condition, size, accuracy, sampling, inverse, 400)
+    cover = case["coverage"]
+    for share in (cover["accuracy"], cover["macro_f1"], *cover["recall"]):
+        assert 0.915 <= share <= 0.98
+
+
+@pytest.mark.parametrize("sampling", ["iid", "exact"])
+def test_intervals_where_bags_share_rows(sampling):
+    """As the paper draws them: each bag on its own, from the same labelled rows."""
+    rng = np.random.default_rng(0)
+    k, n, repeats = 5, 600, 400
+    theta = symmetric(k, a=0.5)
+    label = np.repeat(np.arange(k), n // k)
+    confusion = 0.85 * np.eye(k) + 0.15 / k
+    truth = confusion[0, 0]
+    hits = shared = 0
+    for _ in range(repeats):
+        bags = make_bags(
+            np.arange(n)[:, None], label, theta, sampling=sampling, sizes=120, random_state=rng
+        )
+        record = bags.X[:, 0]
+        predicted = (rng.random((n, 1)) > confusion[label].cumsum(1)).sum(1)[record]
+        report = evaluate_predictions(
+            predicted, bags.bag_ids, priors=theta, sampling=sampling, row_ids=record
+        )
+        hits += report.accuracy.low <= truth <= report.accuracy.high
+        shared += len(np.unique(record)) < 0.8 * len(record)
+    assert shared == repeats
+    assert 0.915 <= hits / repeats <= 0.99
+
+
+class Posterior:
+    """What a perfect classifier of Gaussian classes would say."""
+
+    def __init__(self, theta, spread):
+        k = theta.shape[1]
+        self.priors, self.priors_ = theta, ClassPriors(theta)
+        self.centres, self.classes_ = spread * np.eye(k), np.arange(k)
+        self.test_prior_ = self.output_prior_ = np.full(k, 1 / k)
+
+    def predict_proba(self, X):
+        logits = -0.5 * ((X[:, None] - self.centres) ** 2).sum(-1)
+        chances = np.exp(logits - logits.max(1, keepdims=True))
+        return chances / chances.sum(1, keepdims=True)
+
+    def predict(self, X):
+        return self.predict_proba(X).argmax(1)
+
+    def draw(self, shares, n, rng):
+        label = rng.choice(len(shares), n, p=shares)
+        return self.centres[label] + rng.normal(size=(n, len(shares)))
+
+
+@pytest.mark.parametrize("method", ["confusion", "em"])
+@pytest.mark.parametrize("a", [0.5, 0.2])
+def test_intervals_of_a_shifted_prior(method, a):
+    rng = np.random.default_rng(0)
+    model = Posterior(symmetric(4, a), spread=2.0)
+    target = np.array([0.5, 0.3, 0.15, 0.05])
+    hits = []
+    for _ in range(100):
+        X = np.concatenate([model.draw(row, 1000, rng) for row in model.priors])
+        bags = np.repeat(np.arange(4), 1000)
+        found = estimate_prior(
+            model, model.draw(target, 1500, rng), X=X, bag_ids=bags, method=method
+        )
+        hits.append([s.low <= t <= s.high for s, t in zip(found.shares, target, strict=True)])
+    assert 0.9 <= np.mean(hits) <= 0.99
+    assert np.mean(hits, axis=0).min() >= 0.84

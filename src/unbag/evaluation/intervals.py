@@ -220,7 +220,8 @@ def score_interval(
     -------
     (float, float)
         The interval also holds the estimate, as far as that lies within the limits. Where no T₀
-        explains the estimate, it is centred on the estimate and as wide as anywhere on the path.
+        explains the estimate, it is centred on the estimate, as wide as at the T₀ that comes
+        nearest to explaining it.
     """
     order = np.argsort(path_values)
     x, y = path_values[order], path_variances[order]
@@ -240,7 +241,8 @@ def score_interval(
     deviation = np.sqrt(np.interp(candidates, x, y))
     inside = candidates[np.abs(value - candidates) <= z * deviation]
     if len(inside) == 0:
-        half = z * float(np.sqrt(y.max()))
+        nearest = np.argmin(np.abs(value - candidates) / np.maximum(deviation, 1e-12))
+        half = z * float(deviation[nearest])
         return value - half, value + half
     held = min(max(value, least), greatest)
     return min(float(inside.min()), held), max(float(inside.max()), held)

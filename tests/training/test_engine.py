@@ -577,7 +577,7 @@ def test_the_weights_of_the_best_epoch_are_kept():
     assert stopped.stop_reason == "no smaller label-free error for 4 epochs"
 
 
-def test_a_run_with_patience_goes_on_after_a_crash(tmp_path):
+def test_a_run_with_patience_goes_on_after_a_crash(monkeypatch, tmp_path):
     held_out = unbag.make_bags(*make_data(240, 5), unbag.priors.asymmetric(K, 0), random_state=9)
     replica = make_replica("unbiased", epochs=30, held_out=held_out, patience=30)
     whole = run([replica])[0]
@@ -591,9 +591,10 @@ def test_a_run_with_patience_goes_on_after_a_crash(tmp_path):
         return original(self, epoch)
 
     original = Stack.run_epoch
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(CrashError):
-        patch.setattr(Stack, "run_epoch", crash)
+    monkeypatch.setattr(Stack, "run_epoch", crash)
+    with pytest.raises(CrashError):
         run([replica], checkpoint=tmp_path, checkpoint_seconds=0.0)
+    monkeypatch.undo()
     again = run([replica], checkpoint=tmp_path)[0]
     assert_same(whole, again, atol=0)
     assert whole.best_epoch == again.best_epoch

@@ -3,11 +3,12 @@
 Learning rate and batch size are one choice a dataset, shared by all methods: the smallest
 label-free error of ``u-prr``, on a fifth of the rows of trial 0 that is held out, as the mean over
 the four settings. A setting weighs as one over the variance of its label-free error: in
-symmetric-0.1 that error has four times the deviation of the others, and would decide by chance.
+symmetric-0.1 that error has over three times the deviation of the others, and would decide by
+chance.
 α and s_GA are the library's defaults meanwhile, but in symmetric-0.1 a pair that learns there.
-Batch sizes are tried from the largest down, until two in a row bring nothing. Then α and s_GA of ``u-prr`` and the level of ``u-flood`` are chosen for
-every setting in the same way, from the whole grid. The best of the same models by test error is
-kept beside the choice, for comparison only.
+Batch sizes are tried from the largest down, until two in a row bring nothing. Then α and s_GA of
+``u-prr`` and the level of ``u-flood`` are chosen for every setting in the same way, from the whole
+grid. The best of the same models by test error is kept beside the choice, for comparison only.
 """
 
 import functools
@@ -28,6 +29,7 @@ from unbag.bench.study import (
     BATCH_DIVISORS,
     FLOOD_LEVELS,
     LEARNING_RATES,
+    N_CLASSES,
     SETTINGS,
     STUDY,
     Run,
@@ -35,9 +37,8 @@ from unbag.bench.study import (
 from unbag.priors import risk_weights
 from unbag.validation import invalid
 
-__all__ = ["TUNED", "Choices", "choose"]
+__all__ = ["TUNED", "Choices", "choose", "setting_shares"]
 
-_CLASSES = 10  # of all six datasets
 _PATIENCE = 2  # batch sizes in a row that bring nothing
 # α and s_GA of u-prr while learning rate and batch size are chosen. With the defaults it does not
 # learn in symmetric-0.1, whatever the learning rate: its label-free error there would be noise.
@@ -59,6 +60,8 @@ class Choices:
         By setting and method, the hyperparameters with the smallest label-free error.
     by_test_error : dict
         The same with the smallest test error of the same models, for comparison only.
+    epochs : int, optional
+        Of quick runs; by default those of the study.
     """
 
     dataset: str
@@ -66,6 +69,7 @@ class Choices:
     batch_divisor: int
     label_free: dict[str, dict[str, dict[str, float]]]
     by_test_error: dict[str, dict[str, dict[str, float]]]
+    epochs: int | None = None
 
     def run(self, setting: str, method: str, trial: int, *, oracle: bool = False) -> Run:
         """Return the run of a cell with the chosen hyperparameters."""
@@ -77,7 +81,7 @@ class Choices:
             trial=trial,
             learning_rate=self.learning_rate,
             batch_divisor=self.batch_divisor,
-            epochs=STUDY[self.dataset].epochs,
+            epochs=self.epochs or STUDY[self.dataset].epochs,
         )
         own: dict[str, Any] = tables[setting].get(method, {})
         return replace(plain, **own)
@@ -95,10 +99,16 @@ class Choices:
             return None
         try:
             values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            return cls(**values)
-        except (ValueError, TypeError) as error:
+            made = cls(**values)
+            for setting in SETTINGS:
+                made.run(setting, "u-prr", trial=0, oracle=True)
+                made.run(setting, "u-prr", trial=0)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             remedy = "restore the file, or delete it to make the choices again from the records."
-            raise invalid(str(path), "a file of choices", str(error), remedy) from None
+            raise invalid(str(path), "a file of choices", repr(error), remedy) from None
+        if made.dataset != dataset:
+            raise invalid(str(path), f"the choices of {dataset}", f"those of {made.dataset}")
+        return made
 
 
 def choose(datasets: Sequence[str], records: Records, ensure: Ensure) -> list[Choices]:
@@ -113,15 +123,11 @@ def choose(datasets: Sequence[str], records: Records, ensure: Ensure) -> list[Ch
     ensure(itertools.chain.from_iterable(grids.values()))
     made = []
     for dataset in datasets:
-        tables: list[dict[str, dict[str, dict[str, float]]]] = []
-        for error in (_label_free_error, _test_error):
-            best = {
-                (s, m): min((records[run] for run in grids[dataset, s, m]), key=error).run
-                for s in SETTINGS
-                for m in TUNED
-            }
-            tables.append({s: {m: best[s, m].hyperparameters for m in TUNED} for s in SETTINGS})
-        made.append(Choices(dataset, *shared[dataset], *tables))
+        label_free, by_test_error = (
+            {s: {m: _best(grids[dataset, s, m], records, error) for m in TUNED} for s in SETTINGS}
+            for error in (_label_free_error, _test_error)
+        )
+        made.append(Choices(dataset, *shared[dataset], label_free, by_test_error))
     return made
 
 
@@ -144,7 +150,7 @@ def _choose_shared(
             for rate in LEARNING_RATES:
                 error = sum(
                     share * _label_free_error(records[run])
-                    for share, run in zip(_shares(), runs[dataset, rate], strict=True)
+                    for share, run in zip(setting_shares(), runs[dataset, rate], strict=True)
                 )
                 if dataset not in best or error < best[dataset][0]:
                     best[dataset] = error, (rate, divisor)
@@ -153,7 +159,7 @@ def _choose_shared(
 
 
 @functools.cache
-def _shares() -> list[float]:
+def setting_shares() -> list[float]:
     """Weights of the settings: one over the variance of the label-free error, summing to one.
 
     The variance is that of a model which predicts every class as often as it occurs, on bags of
@@ -161,7 +167,7 @@ def _shares() -> list[float]:
     """
     variances = []
     for make in SETTINGS.values():
-        theta = make(_CLASSES)
+        theta = make(N_CLASSES)
         weights = risk_weights(theta, theta.mean(0), warn=False)
         square = (theta * weights**2).sum(1) - (theta * weights).sum(1) ** 2
         variances.append(len(theta) * square.sum())
@@ -196,6 +202,12 @@ def _grid(dataset: str, setting: str, method: str, rate: float, divisor: int) ->
         ]
     plain = replace(start, method="u-flood", alpha=None, ascent_scale=None)
     return [replace(plain, flood_level=level) for level in FLOOD_LEVELS]
+
+
+def _best(
+    grid: Iterable[Run], records: Records, error: Callable[[Record], float]
+) -> dict[str, float]:
+    return min((records[run] for run in grid), key=error).run.hyperparameters
 
 
 def _label_free_error(record: Record) -> float:

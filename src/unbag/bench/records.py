@@ -88,7 +88,8 @@ class Record:
     environment : str
         Key of an environment of the same file.
     error, best_error : float
-        Test error after the last epoch, and the smallest of all epochs that were tested.
+        Last test error, and the smallest of all epochs that were tested; 1 where training failed
+        before the first test.
     label_free_error : float or None
         Of the rows held out, after the last epoch.
     n_epochs : int
@@ -122,17 +123,18 @@ class Record:
         """Make the record of an outcome; curves are left out where rows were held out."""
         history = outcome.history
         errors = history["test_error"]
+        tested = errors[np.isfinite(errors)] if np.isfinite(errors).any() else np.ones(1)
         free = history.get("label_free_error")
         kept = thinned(outcome.n_epochs) - 1
         kept = kept[np.isfinite(errors[kept])] if free is None else kept[:0]
         return cls(
             run=run,
             environment=environment,
-            error=_round(errors[-1]),
-            best_error=_round(np.nanmin(errors)),
+            error=_round(tested[-1]),
+            best_error=_round(tested.min()),
             n_epochs=outcome.n_epochs,
             seconds=round(outcome.seconds, 3),
-            label_free_error=None if free is None else _round(free[-1]),
+            label_free_error=None if free is None or np.isnan(free[-1]) else _round(free[-1]),
             diverged=outcome.diverged,
             epochs=tuple((kept + 1).tolist()),
             errors=tuple(_round(e) for e in errors[kept]),

@@ -17,14 +17,19 @@ __all__ = [
     "FIGURE_DATASET",
     "NOISE_RATES",
     "QUICK_DATASETS",
+    "QUICK_RESULTS",
+    "RESULTS",
     "SHARES",
     "SHARE_METHODS",
     "WEIGHT_DECAYS",
+    "Report",
+    "cell_runs",
     "figure_runs",
-    "quick_runs",
+    "quick_choices",
     "run_study",
 ]
 
+RESULTS, QUICK_RESULTS = "results/bench", "bench-quick"  # folders, where none is given
 QUICK_DATASETS = ("pendigits", "usps")
 _QUICK_EPOCHS, _QUICK_TEST_EVERY = 50, 5
 _QUICK_RATE, _QUICK_DIVISOR = 1e-3, 10
@@ -38,6 +43,23 @@ SHARES = (1 / 27, 1 / 9, 1 / 3, 1.0)
 SHARE_METHODS = ("u-prr", "unbiased")
 
 
+@dataclass(frozen=True)
+class Report:
+    """What a call of :func:`run_study` came to.
+
+    Attributes
+    ----------
+    records : Records
+        All records of the folder.
+    trained, found : int
+        Models trained now, and those of this study that had a record before.
+    """
+
+    records: Records
+    trained: int
+    found: int
+
+
 @dataclass
 class _Trainer:
     """Trains runs that have no record and adds theirs."""
@@ -47,10 +69,14 @@ class _Trainer:
     precision: str
     verbose: bool
     test_every: int
+    trained: set[Run] = field(default_factory=set)
+    found: set[Run] = field(default_factory=set)
     _data: dict[str, Data] = field(default_factory=dict)
 
     def __call__(self, runs: Iterable[Run]) -> None:
-        missing = [run for run in dict.fromkeys(runs) if run not in self.records]
+        wanted = dict.fromkeys(runs)
+        missing = [run for run in wanted if run not in self.records]
+        self.found.update(wanted.keys() - self.trained - set(missing))
         for held_out in (True, False):
             part = [run for run in missing if run.held_out == held_out]
             if part:
@@ -65,6 +91,7 @@ class _Trainer:
         def keep(fits: dict[int, Fit]) -> None:
             made = (Record.of(runs[i], fit.outcome, environment.key) for i, fit in fits.items())
             self.records.add(made, environment)
+            self.trained.update(runs[i] for i in fits)
 
         fit_many(
             [self._data[run.dataset].job(run) for run in runs],
@@ -91,7 +118,7 @@ def run_study(
     device: str = "auto",
     precision: str = "auto",
     verbose: bool = False,
-) -> Records:
+) -> Report:
     """Run the study, or what is missing of it.
 
     Hyperparameters are chosen first, where ``results`` has no choices of a dataset. What has a
@@ -115,8 +142,7 @@ def run_study(
 
     Returns
     -------
-    Records
-        All records of the folder.
+    Report
     """
     for name, given, known in (
         ("datasets", datasets, STUDY),
@@ -132,44 +158,65 @@ def run_study(
         precision = "bf16" if resolve_device(device).type == "cuda" else "float32"
     records = Records(results)
     ensure = _Trainer(records, device, precision, verbose, _QUICK_TEST_EVERY if quick else 1)
-    if quick:
-        ensure(quick_runs(datasets, settings, methods, trials))
-        return records
-
-    choices = _choices(datasets, records, ensure)
+    choices = _choices(datasets, records, ensure, quick)
     for oracle in (False, True):
         ensure(
-            choices[dataset].run(setting, method, trial, oracle=oracle)
-            for dataset in datasets
-            for setting in settings
-            for method in methods
-            if not oracle or method in TUNED
-            for trial in range(trials)
+            run
+            for made in choices
+            for run in cell_runs(made, settings, methods, trials, oracle=oracle)
         )
-        if not oracle and figures and FIGURE_DATASET in datasets:
-            ensure(figure_runs(choices[FIGURE_DATASET], trials))
-    return records
+        if figures and not oracle:
+            ensure(
+                run
+                for made in choices
+                if made.dataset == FIGURE_DATASET
+                for run in figure_runs(made, trials)
+            )
+    return Report(records, len(ensure.trained), len(ensure.found))
 
 
-def _choices(datasets: Sequence[str], records: Records, ensure: _Trainer) -> dict[str, Choices]:
+def _choices(
+    datasets: Sequence[str], records: Records, ensure: _Trainer, quick: bool
+) -> list[Choices]:
+    """Choices of datasets: those of the folder, else made now and kept there."""
     folder = Path(records.folder)
     found = {name: Choices.load(folder, name) for name in datasets}
-    for made in choose([name for name, known in found.items() if known is None], records, ensure):
+    others = [made.dataset for made in found.values() if made and (made.epochs is None) == quick]
+    others += [r.run.dataset for r in records if (r.run.epochs != _QUICK_EPOCHS) == quick]
+    if others:
+        kinds = ("quick runs", "the full study")
+        allowed, other = kinds if quick else kinds[::-1]
+        got = f"{folder}, which has {other} of {others[0]}"
+        raise invalid("results", f"a folder of {allowed}", got, "name another folder.")
+    missing = [name for name, made in found.items() if made is None]
+    new = map(quick_choices, missing) if quick else choose(missing, records, ensure)
+    for made in new:
         made.save(folder)
         found[made.dataset] = made
-    return {name: made for name, made in found.items() if made is not None}
+    return [made for made in found.values() if made is not None]
 
 
-def quick_runs(
-    datasets: Sequence[str], settings: Sequence[str], methods: Sequence[str], trials: int
+def quick_choices(dataset: str) -> Choices:
+    """Default hyperparameters and few epochs, for a first try on a laptop."""
+    own: dict[str, dict[str, dict[str, float]]] = {setting: {} for setting in SETTINGS}
+    return Choices(dataset, _QUICK_RATE, _QUICK_DIVISOR, own, own, epochs=_QUICK_EPOCHS)
+
+
+def cell_runs(
+    choices: Choices,
+    settings: Iterable[str] = tuple(SETTINGS),
+    methods: Iterable[str] = METHODS,
+    trials: int = TRIALS,
+    *,
+    oracle: bool = False,
 ) -> list[Run]:
-    """Make short runs with default hyperparameters, for a first try on a laptop."""
+    """Make the runs of the cells of a dataset; ``oracle`` means those best by test error."""
     return [
-        Run(d, s, m, t, _QUICK_RATE, _QUICK_DIVISOR, _QUICK_EPOCHS)
-        for d in datasets
-        for s in settings
-        for m in methods
-        for t in range(trials)
+        choices.run(setting, method, trial, oracle=oracle)
+        for setting in settings
+        for method in methods
+        if not oracle or method in TUNED
+        for trial in range(trials)
     ]
 
 

@@ -23,12 +23,14 @@ __all__ = [
     "FLOOD_LEVELS",
     "LEARNING_RATES",
     "METHODS",
+    "N_CLASSES",
     "SETTINGS",
     "STUDY",
     "TRIALS",
     "Data",
     "Run",
     "Spec",
+    "rows_in_bags",
 ]
 
 # The grids and the order of methods are those of the paper's section 5.
@@ -38,6 +40,7 @@ ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
 ASCENT_SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 FLOOD_LEVELS = (0.0, 0.05, 0.1)
 TRIALS = 5
+N_CLASSES = 10  # of all six datasets
 METHODS = (
     "biased",
     "prop",
@@ -139,6 +142,19 @@ class Run:
         return {name: value for name, value in given.items() if value is not None}
 
 
+def rows_in_bags(n_rows: int, n_classes: int, share: float = 1.0) -> int:
+    """How many of the training rows the bags of a run hold, whatever its setting.
+
+    A multiple of 2K, the largest number of bags.
+
+    Examples
+    --------
+    >>> rows_in_bags(7494, 10), rows_in_bags(60_000, 10, share=1 / 27)
+    (7480, 2220)
+    """
+    return int(share * n_rows) // (2 * n_classes) * (2 * n_classes)
+
+
 @dataclass
 class Data:
     """A dataset of the study in memory; makes the job of a run.
@@ -176,9 +192,7 @@ class Data:
     def _make_bags(self, run: Run) -> tuple[Bags, Bags | None]:
         k = self.rows.n_classes
         theta = SETTINGS[run.setting](k)
-        # The same number of rows in all settings: a multiple of 2K, the largest number of bags.
-        per_pair = int(run.share * len(self.rows.y_train)) // (2 * k)
-        size = 2 * k * per_pair // len(theta)
+        size = rows_in_bags(len(self.rows.y_train), k, run.share) // len(theta)
         bags = make_bags(
             self.rows.X_train, self.rows.y_train, theta, sizes=size, random_state=run.trial
         )

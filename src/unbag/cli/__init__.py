@@ -2,7 +2,7 @@
 
 import typer
 
-from unbag.cli import datasets, demo
+from unbag.cli import bench, datasets, demo
 
 __all__ = ["app"]
 
@@ -13,3 +13,4 @@ app = typer.Typer(
 )
 app.command()(demo.demo)
 app.add_typer(datasets.app, name="datasets")
+app.add_typer(bench.app, name="bench")

@@ -1,0 +1,218 @@
+"""A Markdown page whose marked blocks are written from the records.
+
+A block stands between a line ``<!-- bench: NAME -->`` and a line ``<!-- end -->``; the rest of the
+page is left as it is.
+"""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from unbag.bench.cells import Results
+from unbag.bench.choices import setting_shares
+from unbag.bench.drawing import Figure
+from unbag.bench.figures import plan_figures, save_figures
+from unbag.bench.formats import Table, markdown
+from unbag.bench.records import write_whole
+from unbag.bench.running import FIGURE_DATASET, cell_runs, figure_runs
+from unbag.bench.study import SETTINGS, STUDY, Run
+from unbag.bench.tables import (
+    DATASET_NAMES,
+    PAPER_TABLES,
+    agreement,
+    claim,
+    gaps,
+    legend,
+    paper_table,
+    ranking,
+)
+from unbag.exceptions import InvalidInputError
+from unbag.validation import shorten
+
+__all__ = ["BLOCKS", "fill", "fill_page"]
+
+FIGURE_FOLDER = "figures"  # beside the page
+_BEGIN = re.compile(r"<!-- bench: (\S+) -->")
+_END = "<!-- end -->"
+_Blocks = Sequence[str | Table]
+
+
+def fill_page(path: str | os.PathLike[str], results: Results) -> list[Path]:
+    """Refill the blocks of a page in place, and draw the figures that it shows beside it.
+
+    Returns
+    -------
+    list of paths
+        Of the figures.
+    """
+    page = Path(path)
+    text = page.read_text(encoding="utf-8")
+    filled = fill(text, results, name=str(page))
+    drawn = []
+    if any(block.name == "figures" for block in _find(text, str(page))):
+        drawn = save_figures(plan_figures(results)[0], page.parent / FIGURE_FOLDER, ["svg"])
+    if filled != text:
+        write_whole(page, filled)
+    return drawn
+
+
+def fill(text: str, results: Results, name: str = "page") -> str:
+    """Return the text of a page with its blocks refilled; ``name`` is for messages."""
+    lines = text.split("\n")
+    for block in reversed(_find(text, name)):  # from the end, so that line numbers stay right
+        parts = BLOCKS[block.name](results)
+        content = "\n\n".join(map(markdown, parts)).splitlines()
+        lines[block.begin + 1 : block.end] = ["", *content, ""]
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A marked block: its name and the positions of its two marks."""
+
+    name: str
+    begin: int
+    end: int
+
+
+def _find(text: str, name: str) -> list[_Block]:
+    """Find the blocks of a page; marks that do not belong together are an error."""
+
+    def wrong(position: int, what: str) -> InvalidInputError:
+        return InvalidInputError(f"{name}, line {position + 1}: {what}")
+
+    blocks: list[_Block] = []
+    opened: tuple[str, int] | None = None
+    for position, line in enumerate(text.split("\n")):
+        begin = _BEGIN.fullmatch(line.strip())
+        if begin:
+            if opened:
+                said = f"a block begins inside {opened[0]!r}, which has no {_END} yet."
+                raise wrong(position, said)
+            if begin[1] not in BLOCKS:
+                known = shorten(BLOCKS, limit=20)
+                raise wrong(position, f"a block must be one of {known}, got {begin[1]!r}.")
+            opened = begin[1], position
+        elif line.strip() == _END:
+            if not opened:
+                raise wrong(position, f"{_END} without a block that begins.")
+            blocks.append(_Block(*opened, position))
+            opened = None
+        elif line.lstrip().startswith(("<!-- bench", "<!--bench")):
+            raise wrong(position, f"a mark must read <!-- bench: NAME -->, got {line.strip()!r}.")
+    if opened:
+        raise wrong(opened[1], f"the block {opened[0]!r} has no {_END}.")
+    return blocks
+
+
+def _weights(_: Results) -> _Blocks:
+    row = tuple(f"{share:.3f}" for share in setting_shares())
+    return [Table(tuple(SETTINGS), (row,))]
+
+
+def _choices(results: Results) -> _Blocks:
+    if results.quick or not results.choices:
+        return ["None are made yet."]
+    rows = []
+    for dataset, made in results.choices.items():
+        cells = []
+        for setting in SETTINGS:
+            free = _hyperparameters(made.label_free[setting])
+            best = _hyperparameters(made.by_test_error[setting])
+            cells.append(
+                "\n".join(
+                    text if text == other else f"{text} ({other})"
+                    for text, other in zip(free, best, strict=True)
+                )
+            )
+        batch = f"n/{made.batch_divisor}"
+        rows.append((DATASET_NAMES[dataset], f"{made.learning_rate:g}", batch, *cells))
+    text = "In brackets: what is best by test error, where that is another."
+    return [Table(("dataset", "learning rate", "batch", *SETTINGS), tuple(rows)), text]
+
+
+def _hyperparameters(own: dict[str, dict[str, float]]) -> list[str]:
+    prr, flood = own["u-prr"], own["u-flood"]
+    return [
+        f"α {prr['alpha']:g}, s_GA {prr['ascent_scale']:g}",
+        f"level {flood['flood_level']:g}",
+    ]
+
+
+def _runs(results: Results) -> _Blocks:
+    """Count models by dataset and by what they serve."""
+    kinds = ("choices", "tables", "figures", "nothing")
+    rows = []
+    for dataset in STUDY:
+        served = _served(results, dataset)
+        counts = Counter(
+            "choices" if run.held_out else served.get(replace(run, trial=0), "nothing")
+            for run in (record.run for record in results.records)
+            if run.dataset == dataset
+        )
+        rows.append((DATASET_NAMES[dataset], *(f"{counts[kind]:,}" for kind in kinds)))
+    headings = ("dataset", "to choose", "in the tables", "in figures only", "in neither")
+    return [Table(headings, tuple(rows))]
+
+
+def _served(results: Results, dataset: str) -> dict[Run, str]:
+    """Say what runs serve, those of trial 0, since every trial serves what the first one does."""
+    made = results.choices.get(dataset)
+    if made is None:
+        return {}
+    figures = figure_runs(made, trials=1) if dataset == FIGURE_DATASET else []
+    tables = [run for oracle in (False, True) for run in cell_runs(made, trials=1, oracle=oracle)]
+    return dict.fromkeys(figures, "figures") | dict.fromkeys(tables, "tables")
+
+
+def _environment(results: Results) -> _Blocks:
+    seconds: dict[str, list[float]] = {}
+    for record in results.records:
+        seconds.setdefault(record.environment, []).append(record.seconds)
+    rows = []
+    for key, own in seconds.items():
+        where = results.records.environments[key]
+        versions = ", ".join(f"{name} {version}" for name, version in where.versions)
+        numbers = f"{len(own):,}", f"{sum(own):,.0f}"
+        rows.append((where.hardware, where.precision, where.date, versions, *numbers))
+    total = sum(map(sum, seconds.values()))
+    text = (
+        f"{len(results.records):,} models in {total:,.0f} s of device time "
+        f"({total / 3600:.1f} hours), also those that only chose hyperparameters."
+    )
+    headings = ("hardware", "precision", "date", "versions", "models", "seconds")
+    return [text, Table(headings, tuple(rows))]
+
+
+def _figures(results: Results) -> _Blocks:
+    made, skipped = plan_figures(results)
+
+    def link(figure: Figure) -> str:
+        return f"![{figure.name}]({FIGURE_FOLDER}/{figure.name}.svg)\n\n{figure.caption}"
+
+    missing = "Not drawn yet, and the command that makes their runs:\n\n" + "\n".join(
+        f"- {name}: `{command}`" for name, command in skipped.items()
+    )
+    return [*map(link, made), *([missing] if skipped else [])]
+
+
+def _table_block(name: str) -> Callable[[Results], _Blocks]:
+    return lambda results: [paper_table(results, name)]
+
+
+BLOCKS: dict[str, Callable[[Results], _Blocks]] = {
+    "legend": lambda results: [legend(results)],
+    **{name: _table_block(name) for name in PAPER_TABLES},
+    "missing": gaps,
+    "agreement": agreement,
+    "ranking": ranking,
+    "claim": lambda _: claim(),
+    "weights": _weights,
+    "choices": _choices,
+    "runs": _runs,
+    "environment": _environment,
+    "figures": _figures,
+}

@@ -1,0 +1,227 @@
+import json
+import zlib
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from tiny_study import made_choices, made_record
+
+from unbag.bench.choices import TUNED, Choices, choose, setting_shares
+from unbag.bench.study import (
+    ALPHAS,
+    ASCENT_SCALES,
+    BATCH_DIVISORS,
+    FLOOD_LEVELS,
+    LEARNING_RATES,
+    METHODS,
+    SETTINGS,
+)
+from unbag.exceptions import InvalidInputError
+from unbag.priors import risk_weights
+
+
+class Oracle:
+    """Records whose errors a function of the run gives, made when they are asked for."""
+
+    def __init__(self, label_free, test=lambda _: 0.5, diverged=lambda _: False):
+        self.made = {}
+        self.rounds = []
+        self._make = lambda run: made_record(
+            run, 100 * test(run), label_free_error=label_free(run), diverged=diverged(run)
+        )
+
+    def ensure(self, runs):
+        new = [run for run in dict.fromkeys(runs) if run not in self.made]
+        self.made |= {run: self._make(run) for run in new}
+        self.rounds.append(new)
+
+    def choose(self, *datasets):
+        return choose(datasets or ("usps",), self.made, self.ensure)
+
+
+def by_batch(**errors):
+    """A label-free error that batch size alone decides."""
+    return lambda run: errors.get(f"n{run.batch_divisor}", 0.5)
+
+
+def divisors(oracle, dataset="usps"):
+    return sorted({run.batch_divisor for run in oracle.made if run.dataset == dataset})
+
+
+@pytest.mark.parametrize(
+    ("errors", "chosen", "tried"),
+    [
+        ({"n10": 0.1}, 10, [10, 20, 50]),
+        ({"n20": 0.1}, 20, [10, 20, 50, 100]),
+        ({"n10": 0.3, "n50": 0.2}, 50, [10, 20, 50, 100, 200]),
+        ({"n10": 0.3, "n100": 0.1}, 10, [10, 20, 50]),  # too far off to be met
+        ({"n50": 0.3, "n200": 0.2}, 200, list(BATCH_DIVISORS)),
+        ({"n500": 0.1, "n200": 0.2, "n100": 0.3, "n50": 0.4}, 500, list(BATCH_DIVISORS)),
+    ],
+)
+def test_batch_sizes_are_tried_from_the_largest_until_two_bring_nothing(errors, chosen, tried):
+    oracle = Oracle(by_batch(**errors))
+    (made,) = oracle.choose()
+    assert made.batch_divisor == chosen
+    assert divisors(oracle) == tried
+
+
+def test_datasets_stop_each_for_themselves():
+    oracle = Oracle(
+        lambda run: {"usps": 0.1, "mnist": 1 / run.batch_divisor}[run.dataset] + run.learning_rate
+    )
+    usps, mnist = oracle.choose("usps", "mnist")
+    assert divisors(oracle, "usps") == [10, 20, 50]
+    assert divisors(oracle, "mnist") == list(BATCH_DIVISORS)
+    assert (usps.batch_divisor, mnist.batch_divisor) == (10, 500)
+    assert usps.learning_rate == mnist.learning_rate == min(LEARNING_RATES)
+    # Both are asked for at once, so that they can share a stack.
+    assert {run.dataset for run in oracle.rounds[0]} == {"usps", "mnist"}
+
+
+def test_all_runs_that_choose_are_of_trial_0_with_rows_held_out():
+    oracle = Oracle(lambda _: 0.5)
+    oracle.choose()
+    assert all(run.held_out and run.trial == 0 for run in oracle.made)
+    assert {run.method for run in oracle.made} == set(TUNED)
+    grid = len(ALPHAS) * len(ASCENT_SCALES) + len(FLOOD_LEVELS)
+    # Every start of u-prr at the chosen rate and batch is one of its grid.
+    assert len(oracle.rounds[-1]) == len(SETTINGS) * (grid - 1)
+    walked = {(r.setting, r.alpha, r.ascent_scale) for r in oracle.rounds[0]}
+    assert walked == {(s, *((0.5, 2.0) if s == "symmetric-0.1" else (0.7, 5.0))) for s in SETTINGS}
+
+
+def test_weights_are_those_of_the_variance():
+    """The label-free error of predictions drawn from θ_m, many times over."""
+    rng, variances = np.random.default_rng(0), []
+    for make in SETTINGS.values():
+        theta = make(10)
+        weights = risk_weights(theta, theta.mean(0), warn=False)
+        n = 400 // len(theta)  # rows of a bag, 400 in all
+        total = np.zeros(3000)
+        for row, own in zip(theta, weights, strict=True):
+            total += own[rng.choice(10, size=(3000, n), p=row)].mean(1)
+        variances.append(total.var())
+    precision = 1 / np.array(variances)
+    np.testing.assert_allclose(setting_shares(), precision / precision.sum(), rtol=0.15)
+    assert sum(setting_shares()) == pytest.approx(1)
+
+
+def test_noise_of_the_hardest_setting_does_not_decide():
+    def error(run):
+        good = run.learning_rate == 1e-4
+        if run.setting == "symmetric-0.1":
+            return 0.4 if good else 0.2  # 20 points of noise
+        return 0.05 if good else 0.08
+
+    (made,) = Oracle(error).choose()
+    assert made.learning_rate == 1e-4
+
+
+def test_every_setting_has_its_own_hyperparameters():
+    best = dict(zip(SETTINGS, ((0.1, 10.0), (0.9, 0.1), (0.5, 1.0), (0.3, 2.0)), strict=True))
+    level = dict(zip(SETTINGS, (0.0, 0.05, 0.1, 0.0), strict=True))
+
+    def free(run):
+        if run.method == "u-flood":
+            return abs(run.flood_level - level[run.setting])
+        return 0.1 if (run.alpha, run.ascent_scale) == best[run.setting] else 0.2
+
+    def test(run):
+        return 0.1 if (run.alpha, run.ascent_scale) == (0.7, 5.0) else 0.2 + (run.alpha or 0.0)
+
+    (made,) = Oracle(free, test).choose()
+    for setting in SETTINGS:
+        alpha, scale = best[setting]
+        assert made.label_free[setting] == {
+            "u-prr": {"alpha": alpha, "ascent_scale": scale},
+            "u-flood": {"flood_level": level[setting]},
+        }
+        assert made.by_test_error[setting]["u-prr"] == {"alpha": 0.7, "ascent_scale": 5.0}
+
+
+def test_runs_that_failed_are_never_chosen():
+    oracle = Oracle(
+        label_free=lambda run: None if run.alpha == 0.1 else run.learning_rate,
+        test=lambda run: 0.0 if run.alpha == 0.3 else 0.5,
+        diverged=lambda run: run.learning_rate == min(LEARNING_RATES) or run.alpha == 0.3,
+    )
+    (made,) = oracle.choose()
+    assert made.learning_rate == sorted(LEARNING_RATES)[1]
+    for setting in SETTINGS:
+        assert made.label_free[setting]["u-prr"]["alpha"] not in (0.1, 0.3)
+        assert made.by_test_error[setting]["u-prr"]["alpha"] != 0.3
+
+
+def test_choices_follow_from_the_records_alone():
+    def chance(run):
+        return zlib.crc32(repr(run).encode()) / 2**32
+
+    oracle = Oracle(chance, lambda run: 1 - chance(run))
+    first = oracle.choose("usps", "mnist")
+    oracle.rounds.clear()
+    assert oracle.choose("usps", "mnist") == first
+    assert not any(oracle.rounds)
+
+
+def test_the_run_of_a_cell():
+    made = made_choices()
+    for method in METHODS:
+        run = made.run("asymmetric", method, 3)
+        assert (run.method, run.trial, run.epochs, run.held_out) == (method, 3, 500, False)
+        assert run.hyperparameters == made.label_free["asymmetric"].get(method, {})
+        oracle = made.run("asymmetric", method, 3, oracle=True)
+        assert (oracle == run) == (method not in TUNED)
+    assert made_choices("cifar10").run("asymmetric", "prop", 0).epochs == 200
+    assert made_choices(epochs=50).run("asymmetric", "prop", 0).epochs == 50
+
+
+def test_choices_survive_a_file(tmp_path):
+    assert Choices.load(tmp_path, "usps") is None
+    for made in (made_choices("usps"), made_choices("usps", epochs=50)):
+        made.save(tmp_path)
+        assert Choices.load(tmp_path, "usps") == made
+
+
+def test_choices_without_a_field_of_later_are_read(tmp_path):
+    made_choices().save(tmp_path)
+    path = tmp_path / "pendigits/choices.json"
+    values = json.loads(path.read_text())
+    del values["epochs"]
+    path.write_text(json.dumps(values))
+    assert Choices.load(tmp_path, "pendigits") == made_choices()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-20],
+        lambda _: "[]",
+        lambda text: text.replace("learning_rate", "rate"),
+        lambda text: text.replace('"asymmetric"', '"other"'),
+        lambda text: text.replace('"alpha"', '"alfa"'),
+    ],
+)
+def test_damaged_choices_are_a_clear_error(tmp_path, damage):
+    made_choices().save(tmp_path)
+    path = tmp_path / "pendigits/choices.json"
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(InvalidInputError, match=r"choices\.json must be a file of choices"):
+        Choices.load(tmp_path, "pendigits")
+
+
+def test_choices_of_another_dataset_are_refused(tmp_path):
+    made_choices("usps").save(tmp_path)
+    (tmp_path / "usps").rename(tmp_path / "pendigits")
+    with pytest.raises(InvalidInputError, match="the choices of pendigits, got those of usps"):
+        Choices.load(tmp_path, "pendigits")
+
+
+def test_methods_with_hyperparameters_of_their_own_are_the_tuned_ones():
+    oracle = Oracle(lambda _: 0.5)
+    (made,) = oracle.choose()
+    names = defaultdict(set)
+    for table in (*made.label_free.values(), *made.by_test_error.values()):
+        for method, own in table.items():
+            names[method] |= own.keys()
+    assert names == {"u-prr": {"alpha", "ascent_scale"}, "u-flood": {"flood_level"}}

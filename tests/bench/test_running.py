@@ -1,0 +1,227 @@
+"""The study in small, from end to end: what is trained, what is not, and what a kill leaves."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tiny_study import install, made_choices, plain
+
+from unbag.bench import Choices, Records, run_study, running
+from unbag.bench.running import cell_runs, figure_runs, quick_choices
+from unbag.bench.study import METHODS, SETTINGS
+from unbag.exceptions import InvalidInputError
+
+PART = {
+    "datasets": ["pendigits"],
+    "settings": ["symmetric-0.5", "non-square"],
+    "methods": ["prop", "u-stop", "u-prr"],
+    "trials": 2,
+    "device": "cpu",
+}
+pytestmark = pytest.mark.usefixtures("small")
+
+
+@pytest.fixture
+def untrained(monkeypatch):
+    monkeypatch.setattr(running, "fit_many", lambda *_, **__: pytest.fail("something was trained"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A folder with a part of the study, run without disturbance."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        install(patch.setattr, patch.setitem)
+        report = run_study(folder, **PART)
+    assert report.found == 0
+    assert report.trained == len(report.records)
+    return folder
+
+
+def test_every_run_of_the_tables_has_a_record(whole):
+    records, choices = Records(whole), Choices.load(whole, "pendigits")
+    own = cell_runs(choices, PART["settings"], PART["methods"], 2)
+    best = cell_runs(choices, PART["settings"], ["u-prr"], 2, oracle=True)
+    final = {r.run for r in records if not r.run.held_out}
+    assert final == {*own, *best}
+    assert len(own) == 12
+    for record in records:
+        assert 0 <= record.best_error <= record.error <= 1
+        assert (record.label_free_error is None) != record.run.held_out
+        assert bool(record.epochs) != record.run.held_out
+        assert record.seconds > 0
+        assert records.environments[record.environment].precision == "float32"
+    full = [r for r in records if not r.run.held_out and r.run.method != "u-stop"]
+    assert {r.epochs for r in full} == {(1, 2, 3)}  # tested after every epoch
+
+
+@pytest.mark.usefixtures("untrained")
+def test_what_has_a_record_is_not_run_again(whole):
+    report = run_study(whole, **PART)
+    assert report.trained == 0
+    assert report.found == sum(not record.run.held_out for record in report.records)
+
+
+@pytest.mark.usefixtures("untrained")
+def test_choices_are_made_again_from_the_records(whole, tmp_path):
+    for file in whole.glob("*/*.jsonl"):
+        target = tmp_path / file.relative_to(whole)
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(file.read_bytes())
+    run_study(tmp_path, **PART)
+    assert Choices.load(tmp_path, "pendigits") == Choices.load(whole, "pendigits")
+
+
+def test_only_what_is_new_is_trained(whole, tmp_path):
+    choices = Choices.load(whole, "pendigits")
+    choices.save(tmp_path)
+    few = {**PART, "settings": ["asymmetric"], "methods": ["prop"]}
+    assert run_study(tmp_path, **few).trained == 2
+    report = run_study(tmp_path, **{**few, "methods": ["prop", "biased"], "trials": 3})
+    assert (report.trained, report.found) == (4, 2)
+    assert len(report.records) == 6
+
+
+PROGRAM = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+import tiny_study
+tiny_study.install(setattr, dict.__setitem__)
+import torch
+torch.set_num_threads(1)
+from test_running import PART
+from unbag.bench import run_study
+from unbag.training.engine import Stack
+
+folder, moment, left = sys.argv[2], sys.argv[3], int(sys.argv[4])
+where, name = {"writing": (os, "fsync"), "training": (Stack, "run_epoch")}[moment]
+act = getattr(where, name)
+
+def killing(*arguments):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return act(*arguments)
+
+setattr(where, name, killing)
+run_study(folder, **PART)
+"""
+
+
+def test_a_run_that_is_killed_goes_on_and_ends_with_the_same_records(whole, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    seen = []
+    # While the first records are written, in the middle of training, while the third file is
+    # written, and in the middle of what is left.
+    for moment, number in (("writing", 1), ("training", 5), ("writing", 3), ("training", 4)):
+        arguments = [sys.executable, "-c", PROGRAM, Path(__file__).parent, tmp_path, moment]
+        done = subprocess.run([*map(str, arguments), str(number)], env=environment, check=False)
+        assert done.returncode == -signal.SIGKILL
+        seen.append(len(Records(tmp_path)))
+    assert seen[0] == 0
+    assert seen == sorted(seen)
+    assert 0 < seen[1] < seen[-1] < len(Records(whole))
+    report = run_study(tmp_path, **PART)
+    assert report.trained == len(Records(whole)) - seen[-1]
+    assert plain(Records(tmp_path)) == plain(Records(whole))
+    assert Choices.load(tmp_path, "pendigits") == Choices.load(whole, "pendigits")
+
+
+def test_a_stop_by_the_keyboard_keeps_what_is_done(whole, tmp_path, monkeypatch):
+    add, calls = Records.add, []
+
+    def stop_after_two(self, *arguments):
+        add(self, *arguments)
+        calls.append(self)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Records, "add", stop_after_two)
+        with pytest.raises(KeyboardInterrupt):
+            run_study(tmp_path, **PART)
+    kept = len(Records(tmp_path))
+    assert kept > 0
+    report = run_study(tmp_path, **PART)
+    assert report.trained == len(report.records) - kept
+    assert plain(report.records) == plain(Records(whole))
+
+
+def test_the_figures_have_their_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "SHARES", (0.5, 1.0))
+    choices = replace(made_choices("mnist"), batch_divisor=4)
+    choices.save(tmp_path)
+    report = run_study(
+        tmp_path,
+        datasets=["mnist"],
+        settings=["asymmetric"],
+        methods=["unbiased"],
+        trials=1,
+        figures=True,
+        device="cpu",
+    )
+    wanted = set(figure_runs(choices, 1))
+    assert wanted <= {r.run for r in report.records}
+    # Five rates of dropout and seven of decay share one, which is a cell as well; four settings
+    # with four noises; two shares of rows for two methods, one of which is among the noises.
+    assert len(wanted) == 11 + 16 + 4 - 1
+    assert report.trained == len(wanted)
+
+
+def test_quick_runs_choose_nothing(tmp_path):
+    arguments = {**PART, "methods": ["prop", "u-prr"], "trials": 1}
+    report = run_study(tmp_path, quick=True, **arguments)
+    assert report.trained == 4
+    assert Choices.load(tmp_path, "pendigits") == quick_choices("pendigits")
+    for record in report.records:
+        assert record.run.epochs == record.n_epochs == 50
+        assert record.epochs[0] == 5  # not tested every epoch
+        assert record.run.hyperparameters == {}
+    again = run_study(tmp_path, quick=True, **arguments)
+    assert (again.trained, again.found) == (0, 4)
+
+
+@pytest.mark.usefixtures("untrained")
+class TestFolders:
+    def test_quick_runs_stay_out_of_a_folder_of_the_study(self, whole):
+        before = {file: file.read_bytes() for file in whole.glob("*/*")}
+        for arguments in (PART, {**PART, "datasets": ["usps"]}):
+            with pytest.raises(InvalidInputError, match="must be a folder of quick runs, got"):
+                run_study(whole, quick=True, **arguments)
+        assert {file: file.read_bytes() for file in whole.glob("*/*")} == before
+
+    def test_quick_choices_are_not_taken_for_choices(self, tmp_path):
+        quick_choices("pendigits").save(tmp_path)
+        with pytest.raises(InvalidInputError, match=r"folder of the full study.*name another"):
+            run_study(tmp_path, **PART)
+
+
+@pytest.mark.usefixtures("untrained")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"datasets": []}, "datasets must be some of pendigits, usps, .*, got none"),
+        ({"datasets": ["svhn"]}, "datasets must be one of 'pendigits'.*got 'svhn'"),
+        ({"settings": ["symmetric"]}, "settings must be one of 'symmetric-0.5'"),
+        ({"methods": ["best"]}, "methods must be one of 'biased'"),
+        ({"trials": 0}, "trials must be a whole number of at least 1, got 0"),
+        ({"device": "gpu"}, "device must be 'auto', 'cpu'"),
+    ],
+)
+def test_bad_arguments_are_told_before_anything_is_done(tmp_path, changes, message):
+    with pytest.raises(InvalidInputError, match=message):
+        run_study(tmp_path / "new", **{**PART, **changes})
+    assert not (tmp_path / "new").exists()
+
+
+def test_cells_of_a_dataset():
+    runs = cell_runs(made_choices())
+    assert len(runs) == len(set(runs)) == len(SETTINGS) * len(METHODS) * 5
+    best = cell_runs(made_choices(), oracle=True)
+    assert {run.method for run in best} == {"u-flood", "u-prr"}
+    assert not set(best) & set(runs)

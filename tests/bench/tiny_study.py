@@ -1,0 +1,118 @@
+"""The study in small: rows that are made up, tiny networks, few epochs, short grids."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from unbag.bench import choices, running, study
+from unbag.bench.choices import Choices
+from unbag.bench.records import Environment, Record, Records, thinned
+from unbag.bench.study import ALPHAS, ASCENT_SCALES, SETTINGS, STUDY, Spec
+from unbag.datasets import Dataset
+
+K, FEATURES = 10, 6
+HERE = Environment("a test", "float32", "2026-01-02", (("python", "3.12"), ("torch", "2.0")))
+
+
+def tiny_rows(name):
+    """Ten clouds of points, 24 rows each to train on."""
+    rng = np.random.default_rng(len(name))
+    centres = 2 * rng.normal(size=(K, FEATURES))
+
+    def draw(n):
+        y = np.arange(n * K) % K
+        return (centres[y] + rng.normal(size=(n * K, FEATURES))).astype(np.float32), y
+
+    return Dataset(name, *draw(24), *draw(6))
+
+
+CHANGES = [
+    (study, "load", tiny_rows),
+    (choices, "BATCH_DIVISORS", (4, 8)),
+    (choices, "LEARNING_RATES", (1e-3, 1e-2)),
+    (choices, "ALPHAS", (0.5, 0.7)),
+    (choices, "ASCENT_SCALES", (2.0, 5.0)),
+    (choices, "FLOOD_LEVELS", (0.0, 0.1)),
+    (running, "_QUICK_DIVISOR", 4),
+]
+
+
+def install(set_attribute, set_item):
+    """Put the small study in the place of the large one."""
+    for where, name, value in CHANGES:
+        set_attribute(where, name, value)
+    for name in STUDY:
+        set_item(STUDY, name, Spec("mlp", {"depth": 2, "width": 8}, 3))
+
+
+def plain(records):
+    """Records by run without what differs between two runs of the same program."""
+    return {r.run: replace(r, seconds=0.0, environment="") for r in records}
+
+
+def made_choices(dataset="pendigits", **changes):
+    own = {"u-flood": {"flood_level": 0.05}, "u-prr": {"alpha": 0.7, "ascent_scale": 5.0}}
+    best = {"u-flood": {"flood_level": 0.0}, "u-prr": {"alpha": 0.5, "ascent_scale": 2.0}}
+    values = {
+        "dataset": dataset,
+        "learning_rate": 1e-3,
+        "batch_divisor": 20,
+        "label_free": dict.fromkeys(SETTINGS, own),
+        "by_test_error": dict.fromkeys(SETTINGS, best),
+    }
+    return Choices(**{**values, **changes})
+
+
+def made_record(run, error, *, drop=0.0, **values):
+    """The record of a run that was never trained; error and drop in percent."""
+    defaults = {
+        "environment": HERE.key,
+        "error": round(error / 100, 6),
+        "best_error": round((error - drop) / 100, 6),
+        "n_epochs": run.epochs,
+        "seconds": 0.5,
+    }
+    return Record(run, **{**defaults, **values})
+
+
+def write_cells(folder, errors, choices=None):
+    """Write records of cells: errors in percent by (setting, method), one a trial."""
+    choices = choices or made_choices()
+    choices.save(folder)
+    records = [
+        made_record(choices.run(setting, method, trial), error, drop=trial)
+        for (setting, method), trials in errors.items()
+        for trial, error in (trials.items() if isinstance(trials, dict) else enumerate(trials))
+    ]
+    Records(folder).add(records, HERE)
+    return choices
+
+
+def with_curves(run, error=5.0):
+    """A record with curves, as a run of all epochs leaves them."""
+    epochs = thinned(run.epochs)
+    errors = error / 100 + 0.5 * np.exp(-epochs / 3)
+    risks = 2.3 * np.exp(-epochs / 5) - (epochs / 30 if run.method == "unbiased" else 0)
+    return made_record(
+        run,
+        error,
+        epochs=tuple(epochs.tolist()),
+        errors=tuple(errors.round(6).tolist()),
+        risks=tuple(risks.round(4).tolist()),
+    )
+
+
+def grid_records(choices):
+    """Records of the runs that chose α and s_GA."""
+    return [
+        made_record(
+            replace(
+                choices.run(setting, "u-prr", 0), alpha=alpha, ascent_scale=scale, held_out=True
+            ),
+            10 * alpha + scale,
+            label_free_error=0.1 * alpha - 0.02,
+        )
+        for setting in SETTINGS
+        for alpha in ALPHAS
+        for scale in ASCENT_SCALES
+    ]

@@ -1,0 +1,34 @@
+"""Pages show what was measured: the tables of the stored records."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = {
+    "stack": ("results/stack-nvidia-h200.json", "docs/performance.md"),
+    "precision": ("results/precision-nvidia-h200.json", "docs/performance.md"),
+    "coverage": ("results/coverage.json", "docs/evaluation.md"),
+    "tuning": ("results/tuning.json", "docs/tuning.md"),
+}
+
+
+def load_script(name):
+    spec = importlib.util.spec_from_file_location(
+        f"benchmark_{name}", ROOT / f"benchmarks/{name}.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", list(PAGES))
+def test_the_tables_are_those_of_the_records(name):
+    record, page = (ROOT / path for path in PAGES[name])
+    shown = page.read_text(encoding="utf-8")
+    table = load_script(name).table(json.loads(record.read_text(encoding="utf-8")))
+    for line in table.splitlines():  # first by line, so that a failure names the one that differs
+        assert line in shown
+    assert table in shown

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from unbag.evaluation.core import Core
 from unbag.evaluation.inverses import INVERSES
 from unbag.evaluation.metrics import CLASS_METRICS, OVERALL_METRICS
-from unbag.evaluation.report import Core
 from unbag.priors import ClassPriors
 
 SHAPES = ((10, 10, False), (20, 10, True), (5, 2, False), (40, 26, False))  # M, K, unequal sizes

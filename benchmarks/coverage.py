@@ -8,18 +8,18 @@ repeat draws predictions from them and forms the intervals of the accuracy, of t
 classes and of the macro F1.
 """
 
-import argparse
 import datetime
 import itertools
 import json
 import time
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from script import run_script
 from unbag.evaluation.core import Core
 from unbag.evaluation.inverses import INVERSES
 from unbag.evaluation.metrics import CLASS_METRICS, OVERALL_METRICS
@@ -124,7 +124,7 @@ def measure_case(
     }
 
 
-def measure(repeats: int) -> dict[str, Any]:
+def measure(repeats: int) -> Iterator[dict[str, Any]]:
     cases = []
     grid = list(itertools.product(SAMPLINGS, SHAPES, CONDITIONS, SIZES, ACCURACIES))
     start = time.perf_counter()
@@ -142,7 +142,7 @@ def measure(repeats: int) -> dict[str, Any]:
         for sampling, shape, condition in itertools.product(SAMPLINGS, SHAPES[1:3], CONDITIONS)
         for inverse in INVERSES
     ]
-    return {
+    yield {
         "date": datetime.date.today().isoformat(),
         "repeats": repeats,
         "level": LEVEL,
@@ -204,20 +204,5 @@ def table(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=2000)
-    parser.add_argument("--record", type=Path, help="write the results to this file")
-    parser.add_argument("--table", type=Path, help="print the table of this record")
-    arguments = parser.parse_args()
-    if arguments.table:
-        print(table(json.loads(arguments.table.read_text())))
-        return
-    record = measure(arguments.repeats)
-    if arguments.record:
-        arguments.record.write_text(json.dumps(record, indent=1) + "\n")
-    print(table(record))
-
-
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, measure, table, repeats=2000)

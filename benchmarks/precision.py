@@ -7,11 +7,9 @@ Five trials of three methods in each precision, from the same bags and initial w
 by a paired t-test. Meant for a GPU.
 """
 
-import argparse
 import datetime
-import json
 import platform
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ import torch
 from scipy import stats
 
 import unbag
+from script import run_script
 from unbag.methods import Job, fit_many
 from unbag.training import TestSet
 
@@ -27,7 +26,7 @@ PRECISIONS = ("bf16", "float32")
 TRIALS = 5
 
 
-def measure(epochs: int) -> dict[str, Any]:
+def measure(epochs: int) -> Iterator[dict[str, Any]]:
     data = unbag.datasets.load("mnist")
     theta = unbag.priors.symmetric(n_classes=10, a=0.5)
     test = TestSet(data.X_test, data.y_test)
@@ -54,7 +53,7 @@ def measure(epochs: int) -> dict[str, Any]:
         final = [100 * fit.outcome.history["test_error"][-1] for fit in fits]
         rows = np.array(final).reshape(len(METHODS), TRIALS).round(4).tolist()
         errors[precision] = dict(zip(METHODS, rows, strict=True))
-    return {
+    yield {
         "date": datetime.date.today().isoformat(),
         "hardware": torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU",
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
@@ -84,20 +83,5 @@ def table(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--record", type=Path, help="write the errors to this file")
-    parser.add_argument("--epochs", type=int, default=500)
-    parser.add_argument("--table", type=Path, help="print the table of this record")
-    arguments = parser.parse_args()
-    if arguments.table:
-        print(table(json.loads(arguments.table.read_text())))
-        return
-    record = measure(arguments.epochs)
-    if arguments.record:
-        arguments.record.write_text(json.dumps(record, indent=1) + "\n")
-    print(table(record))
-
-
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, measure, table, epochs=500)

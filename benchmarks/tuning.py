@@ -7,18 +7,18 @@ Labels serve only to check: the true test error of every trial is noted when it 
 search never sees it.
 """
 
-import argparse
 import datetime
 import json
 import platform
 import time
 import warnings
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 import unbag
+from script import run_script
 from unbag.bench.study import SETTINGS, Data, Run
 from unbag.selection import tuning
 from unbag.selection.scorers import accuracy_scorer
@@ -68,7 +68,7 @@ def measure_one(dataset: str, setting: str, trials: int) -> dict[str, Any]:
     }
 
 
-def measure(trials: int, save: Any) -> dict[str, Any]:
+def measure(trials: int) -> Iterator[dict[str, Any]]:
     record: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
         "hardware": f"{platform.machine()} CPU, {torch.get_num_threads()} threads",
@@ -80,8 +80,7 @@ def measure(trials: int, save: Any) -> dict[str, Any]:
         for setting in SETTINGS:
             record["cases"].append(measure_one(dataset, setting, trials))
             print(json.dumps(record["cases"][-1]), flush=True)
-            save(record)
-    return record
+            yield record
 
 
 def table(record: dict[str, Any]) -> str:
@@ -106,22 +105,5 @@ def table(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=24)
-    parser.add_argument("--record", type=Path, help="write the results to this file")
-    parser.add_argument("--table", type=Path, help="print the table of this record")
-    arguments = parser.parse_args()
-    if arguments.table:
-        print(table(json.loads(arguments.table.read_text())))
-        return
-
-    def save(record: dict[str, Any]) -> None:
-        if arguments.record:
-            arguments.record.write_text(json.dumps(record, indent=1) + "\n")
-
-    print(table(measure(arguments.trials, save)))
-
-
 if __name__ == "__main__":
-    main()
+    run_script(__doc__, measure, table, trials=24)

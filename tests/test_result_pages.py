@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = {
-    "stack": ("results/stack-nvidia-h200.json", "docs/performance.md"),
-    "precision": ("results/precision-nvidia-h200.json", "docs/performance.md"),
-    "coverage": ("results/coverage.json", "docs/evaluation.md"),
-    "tuning": ("results/tuning.json", "docs/tuning.md"),
-}
+PAGES = [  # script, record and page
+    ("stack", "results/stack-nvidia-h200.json", "docs/performance.md"),
+    ("precision", "results/precision-nvidia-h200.json", "docs/performance.md"),
+    ("coverage", "results/coverage.json", "docs/evaluation.md"),
+    ("tuning", "results/tuning.json", "docs/tuning.md"),
+    ("causes", "results/causes.json", "docs/reproduction.md"),
+    ("causes", "results/causes-mixed.json", "docs/reproduction.md"),
+]
 
 
 def load_script(name):
@@ -24,12 +26,11 @@ def load_script(name):
     return module
 
 
-@pytest.mark.parametrize("name", list(PAGES))
-def test_the_tables_are_those_of_the_records(name, monkeypatch):
+@pytest.mark.parametrize(("script", "record", "page"), PAGES)
+def test_the_tables_are_those_of_the_records(script, record, page, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")  # where a script finds its neighbours
-    record, page = (ROOT / path for path in PAGES[name])
-    shown = page.read_text(encoding="utf-8")
-    table = load_script(name).table(json.loads(record.read_text(encoding="utf-8")))
+    shown = (ROOT / page).read_text(encoding="utf-8")
+    table = load_script(script).table(json.loads((ROOT / record).read_text(encoding="utf-8")))
     for line in table.splitlines():  # first by line, so that a failure names the one that differs
         assert line in shown
     assert table in shown

@@ -7,6 +7,7 @@ import pytest
 from tiny_study import made_choices, made_record
 
 from unbag.bench.choices import TUNED, Choices, choose, setting_shares
+from unbag.bench.running import cell_runs
 from unbag.bench.study import (
     ALPHAS,
     ASCENT_SCALES,
@@ -89,6 +90,37 @@ def test_all_runs_that_choose_are_of_trial_0_with_rows_held_out():
     assert len(oracle.rounds[-1]) == len(SETTINGS) * (grid - 1)
     walked = {(r.setting, r.alpha, r.ascent_scale) for r in oracle.rounds[0]}
     assert walked == {(s, *((0.5, 2.0) if s == "symmetric-0.1" else (0.7, 5.0))) for s in SETTINGS}
+
+
+class TestWithoutGrid:
+    """CIFAR-10: only the learning rate is chosen, from short runs."""
+
+    def test_only_the_learning_rate_is_tried(self):
+        oracle = Oracle(lambda run: abs(run.learning_rate - 2e-4) - 1e-6 * run.batch_divisor)
+        (made,) = oracle.choose("cifar10")
+        assert (made.learning_rate, made.batch_divisor) == (2e-4, BATCH_DIVISORS[0])
+        tried = {(run.setting, run.learning_rate) for run in oracle.made}
+        assert tried == {(s, rate) for s in SETTINGS for rate in LEARNING_RATES}
+        assert len(oracle.made) == len(tried)
+        for run in oracle.made:
+            assert (run.method, run.epochs, run.batch_divisor) == ("u-prr", 20, BATCH_DIVISORS[0])
+            assert run.held_out
+
+    def test_the_rest_is_as_at_the_start(self):
+        (made,) = Oracle(lambda _: 0.5).choose("cifar10")
+        for setting in SETTINGS:
+            alpha, scale = (0.5, 2.0) if setting == "symmetric-0.1" else (0.7, 5.0)
+            run = made.run(setting, "u-prr", trial=1)
+            assert (run.alpha, run.ascent_scale, run.epochs) == (alpha, scale, 200)
+            assert made.run(setting, "u-flood", trial=1).flood_level == 0.05
+            assert made.by_test_error[setting] == {}
+        assert cell_runs(made, oracle=True) == []
+
+    def test_other_datasets_are_chosen_as_ever(self):
+        together, alone = Oracle(by_batch(n20=0.1)), Oracle(by_batch(n20=0.1))
+        usps, _ = together.choose("usps", "cifar10")
+        assert [usps] == alone.choose("usps")
+        assert {run for run in together.made if run.dataset == "usps"} == set(alone.made)
 
 
 def test_weights_are_those_of_the_variance():

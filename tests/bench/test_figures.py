@@ -31,7 +31,9 @@ def test_figures_are_planned_from_what_is_there(folder):
     made, skipped = plan_figures(Results(folder))
     assert [figure.name for figure in made] == OF_MNIST
     assert skipped == {
-        f"grid-{name}": f"unbag bench run --datasets {name}" for name in STUDY if name != "mnist"
+        f"grid-{name}": f"unbag bench run --datasets {name}"
+        for name in STUDY
+        if name not in ("mnist", "cifar10")  # of the last no grid is run
     }
     assert all(figure.caption.endswith(".") for figure in made)
 
@@ -83,7 +85,7 @@ def test_without_choices_there_is_no_figure(folder, tmp_path):
     Records(tmp_path).add(Records(folder), HERE)
     made, skipped = plan_figures(Results(tmp_path))
     assert made == []
-    assert len(skipped) == 4 + len(STUDY)
+    assert len(skipped) == 4 + len(STUDY) - 1
     assert save_figures(made, tmp_path / "none", ["svg"]) == []
     assert not (tmp_path / "none").exists()
 

@@ -48,12 +48,40 @@ def test_what_the_blocks_say(results):
     chosen = "α 0.7, s_GA 5 (α 0.5, s_GA 2)<br>level 0.05 (level 0)"
     assert block(filled, "choices").count(chosen) == 4
     assert "| Pendigits | 0.001 | n/20 |" in block(filled, "choices")
+    # Errors of the grid are 10 α + s_GA: 7 + 5 is chosen, 1 + 0.1 the smallest, 9 + 10 the largest.
+    assert block(filled, "grid-choice").count("| 12.00 | 1.10 | 10.90 | 19.00 |") == 4
+    assert "costs 10.90 points in the mean, at most 10.90" in block(filled, "grid-choice")
+    assert "the best cell in 0 of 4 settings" in block(filled, "grid-choice")
+    assert "best or not significantly worse in 4 of 4 settings" in block(filled, "behind")
     where = "| a test | float32 | 2026-01-02 | python 3.12, torch 2.0 | 237 | 118 |"
     assert where in block(filled, "environment")
     assert "237 models in 118 s of device time" in block(filled, "environment")
     assert "![grid-pendigits](figures/grid-pendigits.svg)" in block(filled, "figures")
     assert "- rows: `unbag bench run --datasets mnist --figures`" in block(filled, "figures")
     assert "3 trials only: Pendigits (all 32 cells)." in block(filled, "missing")
+
+
+def test_a_grid_that_is_not_whole_is_left_out(tmp_path):
+    choices = made_choices()
+    choices.save(tmp_path)
+    first, *rest = grid_records(choices)
+    Records(tmp_path).add(rest, HERE)
+    text = block(fill(ALL, Results(tmp_path)), "grid-choice")
+    assert first.run.setting not in text
+    assert "in 0 of 3 settings" in text
+    choices.save(tmp_path / "none")
+    assert block(fill(ALL, Results(tmp_path / "none")), "grid-choice") == "No grid is whole yet."
+
+
+def test_a_dataset_without_a_grid(tmp_path):
+    plain = made_choices("cifar10", by_test_error={setting: {} for setting in SETTINGS})
+    write_cells(tmp_path, {(s, m): [50.0, 51.0] for s in SETTINGS for m in METHODS}, plain)
+    filled = fill(ALL, Results(tmp_path))
+    assert "| CIFAR-10 | 0.001 | n/20 | α 0.7, s_GA 5<br>level 0.05 |" in block(filled, "choices")
+    assert "grid-cifar10" not in filled
+    assert "best of the grid" not in block(filled, "missing")
+    assert "<br>grid" not in filled
+    assert "| CIFAR-10 | 0 | 64 | 0 | 0 |" in block(filled, "runs")
 
 
 def test_text_without_blocks_is_left_alone(results):

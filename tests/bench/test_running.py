@@ -12,7 +12,7 @@ from tiny_study import install, made_choices, plain
 
 from unbag.bench import Choices, Records, run_study, running
 from unbag.bench.running import cell_runs, figure_runs, quick_choices
-from unbag.bench.study import METHODS, SETTINGS
+from unbag.bench.study import METHODS, SETTINGS, STUDY, Spec
 from unbag.exceptions import InvalidInputError
 
 PART = {
@@ -225,3 +225,17 @@ def test_cells_of_a_dataset():
     best = cell_runs(made_choices(), oracle=True)
     assert {run.method for run in best} == {"u-flood", "u-prr"}
     assert not set(best) & set(runs)
+
+
+def test_a_dataset_without_a_grid_runs_short_ones_to_choose_and_long_ones_then(
+    tmp_path, monkeypatch
+):
+    spec = Spec("mlp", {"depth": 2, "width": 8}, 3, choosing_epochs=1)
+    monkeypatch.setitem(STUDY, "cifar10", spec)
+    part = {"datasets": ["cifar10"], "settings": ["asymmetric"], "methods": ["u-flood", "u-prr"]}
+    report = run_study(tmp_path, **part, trials=1, device="cpu")
+    runs = [record.run for record in report.records]
+    # Four settings and two learning rates to choose, then the two cells.
+    assert sorted((run.epochs, run.held_out) for run in runs) == [(1, True)] * 8 + [(3, False)] * 2
+    assert {run.batch_divisor for run in runs} == {4}
+    assert run_study(tmp_path, **part, trials=1, device="cpu").trained == 0

@@ -14,6 +14,7 @@ from unbag.bench.study import METHODS, SETTINGS, STUDY
 from unbag.bench.tables import (
     PAPER_TABLES,
     agreement,
+    behind,
     claim,
     gaps,
     legend,
@@ -199,7 +200,9 @@ def test_agreement_is_within_points_or_deviations(tmp_path):
             ("symmetric-0.1", "biased"): [61.0, 61.0],
         },
     )
-    _, table = agreement(Results(tmp_path))
+    _, table, by_dataset = agreement(Results(tmp_path))
+    assert by_dataset.headings == ("near, by dataset", "Pendigits")
+    assert by_dataset.rows[:2] == (("`biased`", "1 of 2"), ("`prop`", "1 of 1"))
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["`prop`"] == ("1 of 1", "+2.15", "")
     assert rows["`u-prr`"] == ("0 of 1", "+1.55", "")
@@ -212,7 +215,7 @@ def test_small_deviations_leave_a_point_and_a_half(tmp_path):
     # Published: prop on USPS 7.92 (0.15).
     for error, near in ((9.41, "1 of 1"), (9.43, "0 of 1")):
         write_cells(tmp_path, {(HALF, "prop"): [error]}, made_choices("usps"))
-        _, table = agreement(Results(tmp_path))
+        _, table, _ = agreement(Results(tmp_path))
         assert table.rows[1][1] == near
 
 
@@ -231,6 +234,28 @@ def test_the_rank_of_u_prr(tmp_path):
         ("0 of 0", "0 of 0", "5 of 6"),
         ("1 of 3", "2 of 3", "23 of 24"),
     ]
+
+
+def test_where_u_prr_is_behind_and_what_prop_cr_has_in_it(tmp_path):
+    """Published for Pendigits: prop-cr has 5.85, 36.20, 6.58 and 5.05."""
+    low, middle, high = ([x, x + 0.1, x + 0.3] for x in (4.0, 8.0, 20.0))
+    others = {method: [60.0, 61.0, 62.0] for method in METHODS}
+    rows = {
+        HALF: {"u-prr": low, "prop-cr": [3.0, 3.1, 3.2]},  # best but for our prop-cr
+        "symmetric-0.1": {"u-prr": low},  # best
+        "asymmetric": {"u-prr": high},  # best here, behind the published prop-cr
+        "non-square": {"u-prr": high, "prop": middle, "prop-cr": low},  # behind two
+    }
+    errors = {(s, m): e for s, own in rows.items() for m, e in (others | own).items()}
+    write_cells(tmp_path, errors)
+    text, table, counts = behind(Results(tmp_path))
+    assert "2 of 4" in text
+    assert table.rows == (
+        ("Pendigits", HALF, "4.13 (0.15)", "`prop-cr`", "3.10 (0.10)", "5.85"),
+        ("Pendigits", "non-square", "20.13 (0.15)", "`prop-cr`", "4.13 (0.15)", "5.05"),
+    )
+    assert "in 2 of 4 settings. Without `prop-cr` it is in 3; with" in counts
+    assert "in the place of ours in 2 (" in counts
 
 
 def test_the_papers_claim_is_held_against_its_cells():
@@ -306,8 +331,8 @@ def test_html_is_balanced_and_alone(results):
     parser = Balance()
     parser.feed(text)
     assert parser.open == []
-    assert parser.seen.count("table") == 5
-    assert parser.seen.count("tr") == 13 + 7 + 7 + 10 + 6
+    assert parser.seen.count("table") == 6
+    assert parser.seen.count("tr") == 13 + 7 + 7 + 10 + 9 + 6
     assert "u-prr" in parser.text
     assert "**" not in parser.text
     assert "`" not in parser.text

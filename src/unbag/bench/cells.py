@@ -14,7 +14,7 @@ from scipy import stats
 
 from unbag.bench.choices import Choices
 from unbag.bench.records import Record, Records
-from unbag.bench.study import METHODS, SETTINGS, STUDY, Run
+from unbag.bench.study import METHODS, SETTINGS, STUDY, TRIALS, Run
 
 __all__ = [
     "Cell",
@@ -22,6 +22,7 @@ __all__ = [
     "Published",
     "Results",
     "deviation",
+    "embolden",
     "mean",
     "p_value",
     "published",
@@ -173,6 +174,15 @@ class Cell:
         own = self.grid_mean if oracle else self.error_mean
         return abs(own - self.published.error_mean) <= self.published.tolerance
 
+    def is_above(self, other: Published) -> bool:
+        """Whether the mean error lies significantly above a published one, by Welch's t-test."""
+        p = stats.ttest_ind_from_stats(
+            *(self.error_mean, self.error_std, self.trials),
+            *(other.error_mean, other.error_std, TRIALS),
+            equal_var=False,
+        ).pvalue
+        return bool(self.error_mean > other.error_mean and p < SIGNIFICANCE)
+
 
 class Results:
     """Records and choices of a folder, and what follows from them.
@@ -221,7 +231,7 @@ class Results:
         for dataset in self.datasets:
             for setting in SETTINGS:
                 row = [self._cell(dataset, setting, method) for method in METHODS]
-                made |= {(dataset, setting, cell.method): cell for cell in _embolden(row)}
+                made |= {(dataset, setting, cell.method): cell for cell in embolden(row)}
         return made
 
     def _cell(self, dataset: str, setting: str, method: str) -> Cell:
@@ -248,11 +258,11 @@ class Results:
         return [self.cells[dataset, setting, method] for method in METHODS]
 
 
-def _embolden(cells: list[Cell]) -> list[Cell]:
+def embolden(cells: Sequence[Cell]) -> list[Cell]:
     """Mark the smallest mean of a setting and those that a t-test does not tell from it."""
     present = [cell for cell in cells if cell.trials]
     if not present:
-        return cells
+        return list(cells)
     best = min(present, key=lambda cell: cell.error_mean)
     marked = []
     for cell in cells:

@@ -9,6 +9,9 @@ chance.
 Batch sizes are tried from the largest down, until two in a row bring nothing. Then α and s_GA of
 ``u-prr`` and the level of ``u-flood`` are chosen for every setting in the same way, from the whole
 grid. The best of the same models by test error is kept beside the choice, for comparison only.
+
+Where a dataset has ``choosing_epochs``, only the learning rate is chosen, from short runs of the
+largest batch; α and s_GA stay as they are meanwhile, and the level is the middle one.
 """
 
 import functools
@@ -22,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from unbag.bench.records import Record, Records, write_whole
+from unbag.bench.records import Record, Records
 from unbag.bench.study import (
     ALPHAS,
     ASCENT_SCALES,
@@ -34,6 +37,7 @@ from unbag.bench.study import (
     STUDY,
     Run,
 )
+from unbag.files import write_whole
 from unbag.priors import risk_weights
 from unbag.validation import invalid
 
@@ -42,8 +46,13 @@ __all__ = ["TUNED", "Choices", "choose", "setting_shares"]
 _PATIENCE = 2  # batch sizes in a row that bring nothing
 # α and s_GA of u-prr while learning rate and batch size are chosen. With the defaults it does not
 # learn in symmetric-0.1, whatever the learning rate: its label-free error there would be noise.
-_START = dict.fromkeys(SETTINGS, (0.7, 5.0)) | {"symmetric-0.1": (0.5, 2.0)}
+_START = {
+    **{setting: {"alpha": 0.7, "ascent_scale": 5.0} for setting in SETTINGS},
+    "symmetric-0.1": {"alpha": 0.5, "ascent_scale": 2.0},
+}
+_LEVEL = 0.05  # of u-flood, where it is not chosen
 TUNED = ("u-flood", "u-prr")  # methods with hyperparameters of their own
+_Own = dict[str, float]  # hyperparameters of a method
 Ensure = Callable[[Iterable[Run]], None]
 
 
@@ -59,7 +68,8 @@ class Choices:
     label_free : dict
         By setting and method, the hyperparameters with the smallest label-free error.
     by_test_error : dict
-        The same with the smallest test error of the same models, for comparison only.
+        The same with the smallest test error of the same models, for comparison only; no methods
+        where there was no grid to choose from.
     epochs : int, optional
         Of quick runs; by default those of the study.
     """
@@ -117,17 +127,25 @@ def choose(datasets: Sequence[str], records: Records, ensure: Ensure) -> list[Ch
     grids = {
         (dataset, setting, method): _grid(dataset, setting, method, *shared[dataset])
         for dataset in datasets
+        if STUDY[dataset].has_grid
         for setting in SETTINGS
         for method in TUNED
     }
     ensure(itertools.chain.from_iterable(grids.values()))
+
+    def best(dataset: str, error: Callable[[Record], float]) -> dict[str, dict[str, _Own]]:
+        return {
+            s: {m: _best(grids[dataset, s, m], records, error) for m in TUNED} for s in SETTINGS
+        }
+
     made = []
     for dataset in datasets:
-        label_free, by_test_error = (
-            {s: {m: _best(grids[dataset, s, m], records, error) for m in TUNED} for s in SETTINGS}
-            for error in (_label_free_error, _test_error)
-        )
-        made.append(Choices(dataset, *shared[dataset], label_free, by_test_error))
+        if STUDY[dataset].has_grid:
+            tables = best(dataset, _label_free_error), best(dataset, _test_error)
+        else:
+            fixed = {s: {"u-flood": {"flood_level": _LEVEL}, "u-prr": _START[s]} for s in SETTINGS}
+            tables = fixed, {s: {} for s in SETTINGS}
+        made.append(Choices(dataset, *shared[dataset], *tables))
     return made
 
 
@@ -138,7 +156,11 @@ def _choose_shared(
     best: dict[str, tuple[float, tuple[float, int]]] = {}
     waited = dict.fromkeys(datasets, 0)
     for divisor in BATCH_DIVISORS:
-        walking = [dataset for dataset in datasets if waited[dataset] < _PATIENCE]
+        walking = [
+            dataset
+            for dataset in datasets
+            if divisor in _divisors(dataset) and waited[dataset] < _PATIENCE
+        ]
         runs = {
             (dataset, rate): [_start(dataset, setting, rate, divisor) for setting in SETTINGS]
             for dataset in walking
@@ -156,6 +178,10 @@ def _choose_shared(
                     best[dataset] = error, (rate, divisor)
                     waited[dataset] = 0
     return {dataset: choice for dataset, (_, choice) in best.items()}
+
+
+def _divisors(dataset: str) -> Sequence[int]:
+    return BATCH_DIVISORS if STUDY[dataset].has_grid else BATCH_DIVISORS[:1]
 
 
 @functools.cache
@@ -177,7 +203,6 @@ def setting_shares() -> list[float]:
 
 
 def _start(dataset: str, setting: str, learning_rate: float, divisor: int) -> Run:
-    alpha, ascent_scale = _START[setting]
     return Run(
         dataset=dataset,
         setting=setting,
@@ -185,10 +210,9 @@ def _start(dataset: str, setting: str, learning_rate: float, divisor: int) -> Ru
         trial=0,
         learning_rate=learning_rate,
         batch_divisor=divisor,
-        epochs=STUDY[dataset].epochs,
-        alpha=alpha,
-        ascent_scale=ascent_scale,
+        epochs=STUDY[dataset].choosing_epochs or STUDY[dataset].epochs,
         held_out=True,
+        **_START[setting],
     )
 
 
@@ -204,9 +228,7 @@ def _grid(dataset: str, setting: str, method: str, rate: float, divisor: int) ->
     return [replace(plain, flood_level=level) for level in FLOOD_LEVELS]
 
 
-def _best(
-    grid: Iterable[Run], records: Records, error: Callable[[Record], float]
-) -> dict[str, float]:
+def _best(grid: Iterable[Run], records: Records, error: Callable[[Record], float]) -> _Own:
     return min((records[run] for run in grid), key=error).run.hyperparameters
 
 

@@ -21,7 +21,7 @@ from unbag.bench.tables import DATASET_NAMES
 from unbag.datasets import SOURCES
 from unbag.validation import import_optional
 
-__all__ = ["MAKERS", "Figure", "Maker"]
+__all__ = ["MAKERS", "Figure", "Maker", "grid_runs"]
 
 # Colours that colour-blind readers tell apart as well (Okabe and Ito), and lines for the printer.
 _COLOURS = ("#D55E00", "#009E73", "#0072B2", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -106,7 +106,8 @@ def _overfitting(results: Results, choices: Choices) -> Figure:
 
     caption = (
         f"Empirical risk and test error by epoch on {DATASET_NAMES[choices.dataset]}, asymmetric "
-        "class priors, trial 0 (the paper's figure 1a)."
+        "class priors, trial 0; the risk is drawn on a logarithmic scale beyond ±1 (the paper's "
+        "figure 1a)."
     )
     return Figure("overfitting", caption, 6.0, draw)
 
@@ -119,7 +120,9 @@ def _regularised(choices: Choices) -> dict[str, dict[str, Run]]:
     plain = choices.run("asymmetric", "unbiased", 0)
     return {
         "dropout": {f"{rate:g}": replace(plain, dropout=rate) for rate in DROPOUTS},
-        "weight decay": {f"{w:g}": replace(plain, weight_decay=w) for w in WEIGHT_DECAYS},
+        "weight decay": {
+            f"$10^{{{np.log10(w):.0f}}}$": replace(plain, weight_decay=w) for w in WEIGHT_DECAYS
+        },
     }
 
 
@@ -180,7 +183,8 @@ def _prior_noise(results: Results, choices: Choices) -> Figure:
 
     caption = (
         f"Test error of `u-prr` against the noise of the class priors on "
-        f"{DATASET_NAMES[choices.dataset]}, mean and deviation over the trials (figure 2)."
+        f"{DATASET_NAMES[choices.dataset]}, mean and deviation over the trials; the "
+        "panels have scales of their own (figure 2)."
     )
     return Figure("prior-noise", caption, 5.0, draw)
 
@@ -237,8 +241,8 @@ def _rows(results: Results, choices: Choices) -> Figure:
 # ------------------------------------------------------------------------ α and s_GA of u-prr
 
 
-def _grid(choices: Choices) -> dict[str, list[list[Run]]]:
-    """Return the runs that chose α and s_GA by setting, one row an α."""
+def grid_runs(choices: Choices) -> dict[str, list[list[Run]]]:
+    """List the runs that chose α and s_GA, by setting, one row an α."""
     return {
         setting: [
             [
@@ -259,7 +263,7 @@ def _grid(choices: Choices) -> dict[str, list[list[Run]]]:
 def _grid_figure(results: Results, choices: Choices) -> Figure:
     def draw(figure: Any) -> None:
         panels = figure.subplots(len(SETTINGS), 2)
-        for pair, (setting, runs) in zip(panels, _grid(choices).items(), strict=True):
+        for pair, (setting, runs) in zip(panels, grid_runs(choices).items(), strict=True):
             records = [[results.trials(run)[0] for run in row] for row in runs]
             free = np.array([[r.label_free_error for r in row] for row in records], float)
             true = np.array([[r.error for r in row] for row in records])
@@ -335,10 +339,11 @@ MAKERS: dict[str, Maker] = {
         f"grid-{dataset}": Maker(
             dataset,
             lambda choices: [
-                run for rows in _grid(choices).values() for row in rows for run in row
+                run for rows in grid_runs(choices).values() for row in rows for run in row
             ],
             _grid_figure,
         )
-        for dataset in STUDY
+        for dataset, spec in STUDY.items()
+        if spec.has_grid
     },
 }

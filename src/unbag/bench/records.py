@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from unbag.bench.study import Run
 from unbag.exceptions import InvalidInputError
+from unbag.files import write_whole
 from unbag.training import Outcome
 from unbag.validation import invalid
 
@@ -233,14 +234,3 @@ class Records:
         lines += [record.to_dict() for record in records]
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
         write_whole(path, text)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file such that a crash leaves the old one or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

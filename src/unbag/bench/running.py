@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from unbag.bench.choices import TUNED, Choices, choose
+from unbag.bench.choices import Choices, choose
 from unbag.bench.records import Environment, Record, Records
 from unbag.bench.study import METHODS, SETTINGS, STUDY, TRIALS, Data, Run
 from unbag.methods import Fit, fit_many
@@ -210,12 +210,15 @@ def cell_runs(
     *,
     oracle: bool = False,
 ) -> list[Run]:
-    """Make the runs of the cells of a dataset; ``oracle`` means those best by test error."""
+    """Make the runs of the cells of a dataset.
+
+    ``oracle`` means those best by test error, of the methods that a grid was run of.
+    """
     return [
         choices.run(setting, method, trial, oracle=oracle)
         for setting in settings
         for method in methods
-        if not oracle or method in TUNED
+        if not oracle or method in choices.by_test_error[setting]
         for trial in range(trials)
     ]
 

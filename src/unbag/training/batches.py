@@ -125,9 +125,11 @@ class StratifiedBatches(Batches):
     def epoch(self, epoch: int) -> Iterator[Tensor]:
         """Yield positions of rows, several steps at a time: shape (R, steps, B)."""
         replicas, n = self.bag_index.shape
-        keys = permutation_keys(derive(self.keys, _ORDER, epoch), n)
-        padded = torch.where(self.bag_index < 0, self.n_bags, self.bag_index)
-        rows = (keys + padded * (1 << 32)).argsort(dim=1, stable=True)  # (R, n), bag by bag
+        order = permutation_keys(derive(self.keys, _ORDER, epoch), n)
+        order.add_(self.bag_index, alpha=1 << 32)
+        order.masked_fill_(self.bag_index < 0, self.n_bags << 32)  # padding is last
+        rows = order.argsort(dim=1, stable=True)  # (R, n), bag by bag
+        del order  # of many rows this is much memory
 
         bags = permutation_keys(derive(self.keys, _BAGS, epoch), self.n_bags).argsort(dim=1)
         sizes, offsets = self._sizes.gather(1, bags), self._offsets.gather(1, bags)  # (R, M)
@@ -137,7 +139,9 @@ class StratifiedBatches(Batches):
         starts = (starts.double() * _GRID).floor() / _GRID
         taken = torch.zeros_like(sizes)  # rows of each bag used so far in this epoch
         slots = torch.arange(self.batch_size, device=rows.device)
-        chunk = max(1, _PLAN_SIZE // (replicas * max(self.n_bags, self.batch_size)))
+        # On a GPU, fewer and larger pieces; on the CPU they would only take memory.
+        plan_size = _PLAN_SIZE if rows.is_cuda else _PLAN_SIZE >> 3
+        chunk = max(1, plan_size // (replicas * max(self.n_bags, self.batch_size)))
         for start in torch.split(starts, chunk, dim=1):
             ends = (bounds[:, None] + start).floor().long()  # (R, c, M)
             counts = ends.diff(dim=-1, prepend=torch.zeros_like(ends[..., :1]))

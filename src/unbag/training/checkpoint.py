@@ -27,7 +27,7 @@ def _update(digest: "hashlib._Hash", value: object) -> None:
         value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray):
         digest.update(f"{value.dtype}{value.shape}".encode())
-        digest.update(np.ascontiguousarray(value).tobytes())
+        digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
     else:
         digest.update(repr(value).encode())
 

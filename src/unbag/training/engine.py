@@ -146,9 +146,10 @@ class Stack:
             "partial_risks": zeros(*table),
             "presence": zeros(replicas, self.n_bags),
         }
-        names = ["objective", "empirical_risk", "negative_share", "partial_risks"]
-        names += self.rows.scored
-        self.history: dict[str, list[Tensor]] = {name: [] for name in names}
+        # (epochs, R, ...) each, filled epoch by epoch. Tensors of their own would be scattered
+        # among the large ones of a step, so that memory could never be given back.
+        self.history: dict[str, Tensor] = {}
+        self.n_epochs = 0  # epochs in it
         self.ended = [0] * replicas  # epochs run; 0 while running
 
     def _tensor(self, values: Any) -> Tensor:
@@ -334,14 +335,21 @@ class Stack:
             due = due or bool(stopping.any())
             for name, scored in self.rows.scored.items():
                 row[name] = self._error(scored) if due else torch.full_like(risk, torch.nan)
-        for name, value in row.items():
-            self.history[name].append(value.cpu())
+        self._write_history(epoch, row)
         if self.patience is not None:
             stopping = stopping | self._keep_best(row["label_free_error"], epoch)
         active.logical_and_(~stopping)
         for r, running in enumerate(active.tolist()):
             if not running and not self.ended[r]:
                 self.ended[r] = epoch + 1
+
+    def _write_history(self, epoch: int, row: dict[str, Tensor]) -> None:
+        for name, value in row.items():
+            if name not in self.history:
+                shape = (self.epochs, *value.shape)
+                self.history[name] = torch.empty(shape, dtype=value.dtype)
+            self.history[name][epoch].copy_(value)
+        self.n_epochs = epoch + 1
 
     def _keep_best(self, error: Tensor, epoch: int) -> Tensor:
         """Remember the weights of replicas that improved; tell which have waited long enough."""
@@ -365,17 +373,18 @@ class Stack:
         return ScoredStack.sum_errors(predicted, group, table)
 
     def _note(self) -> str:
+        last = self.n_epochs - 1
         if "test_error" in self.history:
-            return f"test error {self.history['test_error'][-1].nanmean():.2%}"
-        return f"objective {self.history['objective'][-1].mean():.4f}"
+            return f"test error {self.history['test_error'][last].nanmean():.2%}"
+        return f"objective {self.history['objective'][last].mean():.4f}"
 
     def _outcome(self, r: int) -> Outcome:
-        n_epochs = self.ended[r] or len(self.history["objective"])
+        n_epochs = self.ended[r] or self.n_epochs
         diverged = not bool(self.state["finite"][r])
         m = self.replicas[r].objective.n_bags
         history = {"epoch": np.arange(1, n_epochs + 1, dtype=np.float64)}
         for name, values in self.history.items():
-            column = torch.stack([v[r] for v in values[:n_epochs]]).double().numpy()
+            column = values[:n_epochs, r].to(torch.float64, copy=True).numpy()
             history[name] = column[:, :m] if column.ndim == 3 else column
         if diverged:
             reason = f"the objective or its gradient was not finite in epoch {n_epochs}"
@@ -396,7 +405,7 @@ class Stack:
 
     def _save(self, checkpoint: Checkpoint, epoch: int) -> None:
         tensors = {f"state.{k}": v for k, v in self.state.items()}
-        tensors |= {f"history.{k}": torch.stack(v) for k, v in self.history.items()}
+        tensors |= {f"history.{k}": v[:epoch].clone() for k, v in self.history.items()}
         tensors["ended"] = torch.tensor(self.ended)
         checkpoint.save(tensors, {"epoch": epoch})
 
@@ -409,8 +418,10 @@ class Stack:
         tensors, progress = loaded
         for name, value in self.state.items():
             value.copy_(tensors[f"state.{name}"])
-        for name in self.history:
-            self.history[name] = list(tensors[f"history.{name}"].cpu().unbind(0))
+        prefix = "history."
+        history = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        for epoch in range(progress["epoch"]):
+            self._write_history(epoch, {name: value[epoch] for name, value in history.items()})
         self.ended = tensors["ended"].tolist()
         over = not bool(self.state["active"].any())
         return self.epochs if over else progress["epoch"]

@@ -1,5 +1,6 @@
 """The rows of a stack on the device: each source once, and the indices of every replica into it."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -62,8 +63,8 @@ class Rows:
             if replica.sample_weight is not None:
                 weight[r, :n] = replica.sample_weight
         weighted = replicas[0].sample_weight is not None
-        self.index = torch.tensor(index, device=device)  # (R, n)
-        self.bag_index = torch.tensor(bag_index, device=device)
+        self.index = torch.from_numpy(index).to(device)  # (R, n)
+        self.bag_index = torch.from_numpy(bag_index).to(device)
         self.weight = torch.tensor(weight, device=device, dtype=dtype) if weighted else None
 
         self.scored = {
@@ -111,8 +112,8 @@ class ScoredStack:
             table[r, : len(part.table)] = part.table
         self.n_rows = torch.tensor(lengths, device=device)
         self.table = torch.tensor(table, device=device)
-        self._index = torch.tensor(index, device=device)
-        self._group = torch.tensor(group, device=device)
+        self._index = torch.from_numpy(index).to(device)
+        self._group = torch.from_numpy(group).to(device)
 
     def chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield indices of rows and their groups, some thousand at a time."""
@@ -128,6 +129,10 @@ class ScoredStack:
 
 
 def _as_tensor(rows: Any) -> Tensor:
-    """Rows as a tensor without a copy; torch cannot share memory that is marked read-only."""
-    readonly = isinstance(rows, np.ndarray) and not rows.flags.writeable
-    return torch.as_tensor(rows.copy() if readonly else rows)
+    """Rows as a tensor, without a copy: they may be memory-mapped and larger than memory."""
+    if isinstance(rows, np.ndarray) and any(stride < 0 for stride in rows.strides):
+        rows = rows.copy()  # torch has no rows in reverse order
+    with warnings.catch_warnings():
+        # Where memory is read-only torch warns that it could write there; rows are only read.
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        return torch.as_tensor(rows)

@@ -719,7 +719,7 @@ def test_calibration_without_labels_improves_probabilities():
 def test_rows_of_the_training_are_recognised(data):
     X, ids, _ = data
     clf = make().fit(X[:100], ids[:100])
-    with pytest.warns(unbag.exceptions.TrainingRowsWarning, match=r"of these rows were in the"):
+    with pytest.warns(unbag.exceptions.TrainingRowsWarning, match=r"of these rows have the values"):
         unbag.evaluate(clf, X, ids)
     rows = X + 1e-6
     report = unbag.evaluate(clf, rows, ids)

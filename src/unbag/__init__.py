@@ -2,7 +2,7 @@
 
 from unbag import datasets, exceptions, methods, objectives, priors, theory
 from unbag.bags import Bags, make_bags
-from unbag.estimator import UnbagClassifier
+from unbag.estimator import UnbagClassifier, export_onnx, load_model
 from unbag.evaluation import (
     Evaluation,
     bag_log_loss,
@@ -26,7 +26,9 @@ __all__ = [
     "evaluate",
     "evaluate_predictions",
     "exceptions",
+    "export_onnx",
     "inspect",
+    "load_model",
     "make_bags",
     "methods",
     "objectives",

@@ -1,5 +1,6 @@
 """Bags: rows, the bag of each row, and the class priors of every bag; drawing them from labels."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from functools import cached_property
@@ -10,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from unbag.exceptions import MissingBagsWarning
-from unbag.identity import identify
+from unbag.identity import identify, select
 from unbag.ids import id_array, index_ids, match_ids
 from unbag.priors import ClassPriors
 from unbag.validation import (
@@ -25,6 +26,7 @@ from unbag.validation import (
 
 __all__ = ["Bags", "Rows", "check_rows", "make_bags"]
 
+_CHUNK = 1 << 20  # numbers checked at a time
 Rows: TypeAlias = NDArray[Any] | torch.Tensor  # (n, d), (n, H, W) or (n, C, H, W)
 
 
@@ -35,7 +37,8 @@ class Bags:
     ----------
     X
         n rows: an array, tensor or DataFrame of shape (n, d), or images (n, H, W) or (n, C, H, W).
-        The dtype is kept, except that bool becomes float32.
+        The dtype is kept, except that bool becomes float32. Arrays of numbers are not copied, so
+        they may be memory-mapped and larger than memory.
     bag_ids
         (n,) bag id of every row. An id without priors is an error.
     priors
@@ -98,7 +101,7 @@ class Bags:
     @cached_property
     def X(self) -> Rows:  # noqa: N802 - the field's own name
         """(n, ...) rows."""
-        return self.source if self.rows is None else _select(self.source, self.rows)
+        return self.source if self.rows is None else select(self.source, self.rows)
 
     @property
     def bag_ids(self) -> NDArray[Any]:
@@ -162,13 +165,18 @@ class Bags:
         changed.priors = other
         return changed
 
+    def with_rows(self, X: Rows) -> "Bags":
+        """Keep the bags, but take other numbers (n, ...) for the rows, such as scaled ones."""
+        if len(X) != self.n_rows:
+            raise invalid("X", f"{self.n_rows} rows, as many as before", len(X))
+        changed = self.take(np.arange(self.n_rows))
+        changed.source, changed.feature_names = check_rows(X, self.feature_names)
+        changed.rows = None
+        return changed
+
     def row_identity(self) -> NDArray[np.int64]:
         """Give every row a record number, (n,) int64: the same where the content is the same."""
-        if self.rows is None:
-            return identify(self.source)
-        distinct, inverse = np.unique(self.rows, return_inverse=True)
-        identity: NDArray[np.int64] = identify(_select(self.source, distinct))[inverse]
-        return identity
+        return identify(self.source, self.rows)
 
     def train_test_split(
         self, test_size: float = 0.25, random_state: Any = None
@@ -320,16 +328,29 @@ def check_rows(
     names = None if feature_names is None else tuple(feature_names)
     if names is not None and len(names) != rows.shape[1]:
         raise invalid("feature_names", f"{rows.shape[1]} names, one a column", len(names))
-    if isinstance(rows, torch.Tensor):
-        bad = ~torch.isfinite(rows).cpu().numpy()
-    else:
-        bad = ~np.isfinite(rows)
-    if bad.any():
-        row, *column = (int(i) for i in np.unravel_index(bad.argmax(), bad.shape))
-        where = repr(names[column[0]]) if names else ", ".join(map(str, column))
-        got = f"{bad.sum()} NaN or infinite values, the first in row {row}, column {where}"
-        raise invalid("X", "finite", got, "drop or impute them.")
+    _check_finite(rows, names)
     return rows, names
+
+
+def _check_finite(rows: Rows, names: tuple[str, ...] | None) -> None:
+    """Refuse NaN and infinite values, in parts that need little memory."""
+    total = 0
+    first: tuple[int, ...] = ()
+    step = max(1, _CHUNK // math.prod(rows.shape[1:]))
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        if isinstance(part, torch.Tensor):
+            finite = torch.isfinite(part).cpu().numpy()
+        else:
+            finite = np.isfinite(part)
+        if not finite.all():
+            row, *column = (int(i) for i in np.unravel_index(finite.argmin(), finite.shape))
+            first = first or (start + row, *column)
+            total += finite.size - int(np.count_nonzero(finite))
+    if first:
+        where = repr(names[first[1]]) if names else ", ".join(map(str, first[1:]))
+        got = f"{total} NaN or infinite values, the first in row {first[0]}, column {where}"
+        raise invalid("X", "finite", got, "drop or impute them.")
 
 
 def _as_numeric(rows: Rows) -> Rows:
@@ -364,13 +385,6 @@ def _read_frame(frame: Any) -> NDArray[Any]:
     if array.dtype == object and hasattr(frame, "index"):  # nullable or mixed columns of pandas
         array = frame.to_numpy(dtype=np.float64, na_value=np.nan)
     return array
-
-
-def _select(source: Rows, rows: NDArray[np.int64]) -> Rows:
-    if isinstance(source, torch.Tensor):
-        return source[torch.as_tensor(rows, device=source.device)]
-    selected: NDArray[Any] = source[rows]
-    return selected
 
 
 def _check_length(name: str, values: NDArray[Any] | None, n: int) -> None:

@@ -6,6 +6,8 @@ __all__ = [
     "InvalidInputError",
     "MissingBagsWarning",
     "MissingDependencyError",
+    "ModelFolderError",
+    "NotSavedWarning",
     "RankError",
     "TrainingDivergedError",
     "TrainingRowsWarning",
@@ -38,6 +40,10 @@ class DownloadError(UnbagError, RuntimeError):
     """A server did not give a file, or gave another one than expected."""
 
 
+class ModelFolderError(InvalidInputError):
+    """A folder is not a saved model that can be read, or not one that may be replaced."""
+
+
 class UnbagWarning(UserWarning):
     """Base class of every warning issued by unbag."""
 
@@ -52,3 +58,7 @@ class MissingBagsWarning(UnbagWarning):
 
 class TrainingRowsWarning(UnbagWarning):
     """Rows that a model was trained on are used to evaluate it."""
+
+
+class NotSavedWarning(UnbagWarning):
+    """Something of a classifier is no plain value, so the saved model lacks it."""

@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,30 @@ from numpy.typing import NDArray
 
 from unbag.validation import detached, invalid, shorten
 
-__all__ = ["IdIndex", "id_array", "index_ids", "match_ids", "natural_ids"]
+__all__ = [
+    "IdComparison",
+    "IdIndex",
+    "compare_ids",
+    "id_array",
+    "index_ids",
+    "match_ids",
+    "natural_ids",
+]
 
+_PART = 1 << 20
 ID_KINDS = ("bool", "int", "float", "str", "date", "zoned date")
 IdKey = tuple[str, Any]  # kind of an id and its plain value
 IdIndex = dict[IdKey, int]  # position of every known id
+
+
+@dataclass(frozen=True)
+class IdComparison:
+    """Ids of rows against known ones, both ways."""
+
+    unknown: list[tuple[Any, int]]  # ids of rows that are not known, with their number of rows
+    absent: list[Any]  # known ids without rows
+    hint: str  # at ids that would match if written alike; may be empty
+    n_rows: int
 
 
 def id_array(name: str, values: Any) -> NDArray[Any]:
@@ -93,23 +113,53 @@ def match_ids(
     >>> match_ids("bag_ids", ["b", "a", "b"], index_ids("ids", np.array(["a", "b"])))
     array([1, 0, 1])
     """
-    try:
-        distinct, inverse = _factorize(id_array(name, values))
-    except TypeError as error:
-        raise invalid(name, "str, int, bool or dates", f"something else ({error})") from None
-    keys = [_id_key(value) for value in distinct]
-    positions = np.array([known.get(key, -1) if key else -2 for key in keys], dtype=np.int64)
+    keys, positions, inverse = _look_up(name, values, known)
     codes = positions[inverse]
-    if (positions == -2).any():
-        got = f"{(codes == -2).sum()} of {len(codes)} rows without one (None, NaN or NaT)"
-        raise invalid(name, "given for every row", got, "drop these rows or fill their ids in.")
-    unknown = [key for key, position in zip(keys, positions, strict=True) if key and position < 0]
+    unknown = [key for key, position in zip(keys, positions, strict=True) if position < 0]
     if unknown:
         hint = _hint(unknown, known, source) or remedy
         hint = hint or f"the priors have {shorten(value for _, value in known)}."
         got = f"unknown {shorten(value for _, value in unknown)}"
         raise invalid(name, what, got, hint)
     return codes
+
+
+def compare_ids(
+    name: str, values: Any, known: IdIndex, *, source: str = "the rows have"
+) -> IdComparison:
+    """Compare (n,) ids of rows with the known ones, both ways; see :func:`match_ids`.
+
+    Examples
+    --------
+    >>> compare_ids("bag_ids", ["a", "c", "c"], index_ids("ids", np.array(["a", "b"])))
+    IdComparison(unknown=[('c', 2)], absent=['b'], hint='', n_rows=3)
+    """
+    keys, positions, inverse = _look_up(name, values, known)
+    counts = np.bincount(inverse, minlength=len(keys)).tolist()
+    found = list(zip(keys, positions, counts, strict=True))
+    unknown = [(key, count) for key, position, count in found if position < 0]
+    present = set(positions.tolist())
+    absent = [value for (_, value), i in known.items() if i not in present]
+    hint = _hint([key for key, _ in unknown], known, source)
+    return IdComparison([(key[1], n) for key, n in unknown], absent, hint, len(inverse))
+
+
+def _look_up(
+    name: str, values: Any, known: IdIndex
+) -> tuple[list[IdKey], NDArray[np.int64], NDArray[np.int64]]:
+    """List the distinct ids, their positions (-1 for unknown), and which of them each row has."""
+    try:
+        distinct, inverse = _factorize(id_array(name, values))
+    except TypeError as error:
+        raise invalid(name, "str, int, bool or dates", f"something else ({error})") from None
+    keys = [_id_key(value) for value in distinct]
+    missing = np.array([key is None for key in keys], dtype=bool)[inverse]
+    if missing.any():
+        got = f"{missing.sum()} of {len(missing)} rows without one (None, NaN or NaT)"
+        raise invalid(name, "given for every row", got, "drop these rows or fill their ids in.")
+    present = [key for key in keys if key]
+    positions = np.array([known.get(key, -1) for key in present], dtype=np.int64)
+    return present, positions, inverse
 
 
 def _id_key(value: Any) -> IdKey | None:
@@ -141,8 +191,13 @@ def _factorize(ids: NDArray[Any]) -> tuple[Iterable[Any], NDArray[np.int64]]:
         return distinct, inverse.astype(np.int64, copy=False)
     # A dictionary beats sorting for strings, and objects of mixed kinds have no order.
     seen: dict[tuple[type, Any], int] = {}
-    codes = [seen.setdefault((type(value), value), len(seen)) for value in ids.tolist()]
-    return [value for _, value in seen], np.array(codes, dtype=np.int64)
+    codes = np.empty(len(ids), dtype=np.int64)
+    for start in range(0, len(ids), _PART):  # a list of all would take much memory
+        part = ids[start : start + _PART].tolist()
+        codes[start : start + _PART] = [
+            seen.setdefault((type(value), value), len(seen)) for value in part
+        ]
+    return [value for _, value in seen], codes
 
 
 def _looks(kind: str, value: Any) -> set[str]:

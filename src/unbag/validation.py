@@ -1,5 +1,6 @@
 """One template for every message about a bad argument, and the checks that many modules share."""
 
+import datetime
 import importlib
 from collections.abc import Iterable
 from types import ModuleType
@@ -45,7 +46,8 @@ def shorten(values: Iterable[object], limit: int = 5) -> str:
     >>> shorten(["a", "b", "c"], limit=2)
     "'a', 'b' and 1 more"
     """
-    items = [repr(v.item() if isinstance(v, np.generic) else v) for v in values]
+    plain = [v.item() if isinstance(v, np.generic) else v for v in values]
+    items = [str(v) if isinstance(v, datetime.date) else repr(v) for v in plain]
     shown = ", ".join(items[:limit])
     return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
 

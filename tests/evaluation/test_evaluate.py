@@ -187,7 +187,7 @@ class TestTrainingRows:
     """Training rows are recognised by what the estimator remembers of them."""
 
     def test_a_warning_tells_how_many(self, fitted):
-        with pytest.warns(TrainingRowsWarning, match=r"100\.0% of these rows were in the training"):
+        with pytest.warns(TrainingRowsWarning, match=r"100\.0% of these rows have the values"):
             evaluate(fitted, X_TRAIN, BAGS_TRAIN)
         mixed = np.concatenate([X_TRAIN[:200], X[:600]])
         bags = np.concatenate([BAGS_TRAIN[:200], BAGS[:600]])

@@ -1,37 +1,28 @@
 """UnbagClassifier: the methods as a scikit-learn classifier."""
 
-import copy
 import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_consistent_length,
-    check_is_fitted,
-)
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import nn
 
 from unbag.bags import Bags
-from unbag.estimator.inputs import CheckedInputs, pure
-from unbag.evaluation import Calibration, calibrate_log, label_free_accuracy
-from unbag.identity import hash_rows
-from unbag.ids import id_array
+from unbag.estimator.predicting import Predicting
+from unbag.evaluation import Calibration
+from unbag.identity import hash_rows, sketch
 from unbag.methods import Fit, Job, default_epochs, fit_many, get_method
 from unbag.models import ModuleFactory
 from unbag.objectives.losses import LossOfEveryClass
-from unbag.priors import ClassPriors, check_test_prior
-from unbag.training import resolve_device
+from unbag.priors import ClassPriors
 from unbag.validation import as_generator, invalid, shorten
 
 __all__ = ["Prepared", "UnbagClassifier"]
-
-_PREDICT_ROWS = 8192
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +30,7 @@ class Prepared:
     """A job, and what the classifier remembers of its data."""
 
     job: Job
-    X: NDArray[Any]
+    bags: Bags  # as given, before any scaling
     scaler: StandardScaler | None
     priors: ClassPriors
     classes: NDArray[Any]
@@ -51,7 +42,7 @@ class Prepared:
         return replace(self, job=replace(self.job, epochs=max(1, round(share * whole))))
 
 
-class UnbagClassifier(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
+class UnbagClassifier(Predicting):
     """Classifier learned from bags of unlabeled rows and the class shares of every bag.
 
     ``fit(X, y)`` takes the **bag id** of every row as ``y``. So ``Pipeline``, ``clone`` and
@@ -62,7 +53,8 @@ class UnbagClassifier(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
     priors : array, dict, DataFrame or ClassPriors, default=None
         Θ: one row a bag, one column a class. An array needs bag ids 0..M−1; a DataFrame (index =
         bag ids, columns = class names) or dict is matched by id. None means that every bag is
-        pure: ``y`` is the class itself, plain supervised learning.
+        pure: ``y`` is the class itself, plain supervised learning. :meth:`fit_bags` takes the
+        priors of its bags.
     method : str, default="u-prr"
         biased, prop, prop-cr, unbiased, u-correct, u-flood, u-stop or u-prr.
     test_prior : array of shape (K,) or dict, default=None
@@ -112,14 +104,17 @@ class UnbagClassifier(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
     module_ : nn.Module
     history_ : dict of arrays
         One entry an epoch: ``epoch``, ``objective``, ``empirical_risk``, ``negative_share``,
-        ``partial_risks``; with early stopping ``label_free_error``; with a labelled test set
-        ``test_error``.
+        ``partial_risks``; with early stopping or rows held out ``label_free_error``; with a
+        labelled test set ``test_error``.
     n_iter_ : int
         Epochs run.
     best_epoch_ : int or None
         With early stopping, the epoch whose weights were kept.
     calibration_ : Calibration or None
         Set by :meth:`calibrate`.
+    encoding_ : object or None
+        How columns of files became these rows, where they were read by ``unbag.io``; a saved model
+        holds it. The caller sets it after fit.
     stop_reason_ : str
         Why training ended.
     test_prior_, output_prior_ : arrays of shape (K,)
@@ -217,15 +212,28 @@ class UnbagClassifier(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
             Labelled rows whose error is recorded in ``history_`` each epoch, for research; it
             changes nothing else.
         """
-        prepared = self.prepare(X, y, sample_weight, test_set=test_set)
-        fit = fit_many(
-            [prepared.job],
-            device=self.device,
-            precision=self.precision,
-            verbose=self.verbose,
-            checkpoint=self.checkpoint,
-        )[0]
-        return self.take(prepared, fit)
+        return self._train(self.prepare(X, y, sample_weight, test_set=test_set))
+
+    def fit_bags(self, bags: Bags, *, held_out: Bags | None = None) -> Self:
+        """Learn from rows and their bag ids in the form of Bags, without copying the rows.
+
+        With ``standardize=False`` and rows of float32 (of float64 for that precision) or images of
+        bytes, they may be memory-mapped and larger than memory. All other rows are copied to be
+        scaled or converted. The result is that of :meth:`fit` with the same rows.
+
+        Parameters
+        ----------
+        bags : Bags
+            They bring their own class priors: the parameter ``priors`` must be None or say the
+            same of them.
+        held_out : Bags, optional
+            Other rows of bags, whose label-free error is recorded in ``history_`` each epoch. If
+            they are a selection of the same source, as :meth:`Bags.train_test_split` makes, they
+            are not copied either. With ``early_stopping`` they take the place of the rows that
+            it holds out, so an evaluation on them is then a little too good; else they change
+            nothing.
+        """
+        return self._train(self.prepare_bags(bags, held_out=held_out))
 
     def prepare(
         self,
@@ -249,12 +257,29 @@ class UnbagClassifier(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
             if not keep.any():
                 raise invalid("sample_weight", "positive for at least one row", "zero for all")
             X, ids, weight = X[keep], ids[keep], weight[keep]
-        table = self._check_priors(ids)
-        scaler = self._fit_scaler(X)
-        bags = Bags(self._scale(X, scaler), ids, table).present()
+        bags = Bags(X, ids, self._check_priors(ids))
+        return self._prepare(bags, weight=weight, test_set=test_set)
+
+    def prepare_bags(self, bags: Bags, *, held_out: Bags | None = None) -> "Prepared":
+        """Check the arguments of :meth:`fit_bags` and make the job that it trains."""
+        self._check_bags(bags, held_out)
+        return self._prepare(bags, held_out)
+
+    def _prepare(
+        self,
+        given: Bags,
+        held_out: Bags | None = None,
+        weight: NDArray[np.float64] | None = None,
+        test_set: tuple[Any, Any] | None = None,
+    ) -> "Prepared":
+        table = given.priors
+        scaler = self._fit_scaler(given)
+        bags = self._for_network(given, scaler).present()
         seed = int(as_generator(self.random_state).integers(2**31 - 1))
-        train, held_out = bags, None
-        if self.early_stopping:
+        train = bags
+        if held_out is not None:
+            held_out = self._for_network(held_out, scaler)
+        elif self.early_stopping:
             train, held_out = bags.train_test_split(self.validation_fraction, random_state=seed)
             weight = None if weight is None else weight[train.rows]
         job = Job(
@@ -272,19 +297,20 @@ class UnbagClassifier(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
             batching=self.batching,
             seed=seed,
             sample_weight=weight,
-            test=self._check_test_set(test_set, table, X, scaler),
+            test=self._check_test_set(test_set, table, bags.row_shape, scaler),
             held_out=held_out,
             patience=self.n_iter_no_change if self.early_stopping else None,
         )
-        return Prepared(job, X, scaler, bags.priors, table.classes)
+        return Prepared(job, given, scaler, bags.priors, table.classes)
 
     def take(self, prepared: "Prepared", fit: Fit) -> Self:
         """Become the classifier that was trained from what :meth:`prepare` made."""
         fit.outcome.raise_if_diverged()
         # Nothing that predictions rest on changes before training has succeeded.
         self.scaler_ = prepared.scaler
-        self.row_shape_ = prepared.X.shape[1:]
-        self.bytes_ = prepared.X.dtype == np.uint8
+        rows = prepared.job.bags.source
+        self.row_shape_ = tuple(rows.shape[1:])
+        self.bytes_ = rows.dtype in (np.uint8, torch.uint8)
         self.priors_ = prepared.priors
         self.classes_ = prepared.classes
         self.module_ = fit.outcome.module
@@ -295,59 +321,30 @@ class UnbagClassifier(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
         self.test_prior_ = fit.test_prior
         self.output_prior_ = fit.output_prior
         self.calibration_: Calibration | None = None
-        self.row_hashes_ = np.unique(hash_rows(prepared.X))
+        self.encoding_: Any = None
+        self.row_hashes_ = sketch(hash_rows(prepared.bags.source, prepared.bags.rows))
         return self
 
-    def predict_proba(self, X: Any, prior: Any = None) -> NDArray[np.float64]:
-        r"""Class probabilities of every row, shape (n, K).
+    def _train(self, prepared: "Prepared") -> Self:
+        fit = fit_many(
+            [prepared.job],
+            device=self.device,
+            precision=self.precision,
+            verbose=self.verbose,
+            checkpoint=self.checkpoint,
+        )[0]
+        return self.take(prepared, fit)
 
-        Probabilities hold under ``prior``, the class shares where these rows come from; by default
-        that is the test prior. The softmax η holds under the output prior o, so they are
-        :math:`\eta_k \, \mathrm{prior}_k / o_k`, scaled to sum to 1.
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the fitted classifier to a folder that :func:`unbag.load_model` reads.
+
+        The folder holds numbers and JSON, nothing that could run. It appears whole or not at all,
+        and takes the place of an older model of unbag there; anything else is refused.
         """
-        log_odds = torch.from_numpy(self._log_odds(X, prior))
-        probabilities: NDArray[np.float64] = torch.softmax(log_odds, -1).numpy()
-        return probabilities
+        from unbag.estimator.saving import save_model  # it builds classifiers itself
 
-    def predict(self, X: Any, prior: Any = None) -> NDArray[Any]:
-        """Most probable class of every row, under ``prior`` (by default the test prior)."""
-        best = self._log_odds(X, prior).argmax(1)
-        predicted: NDArray[Any] = self.classes_[best]
-        return predicted
-
-    def calibrate(self, X: Any, y: Any) -> Self:
-        """Correct probabilities by held-out rows and their bag ids, without labels.
-
-        A temperature and class biases are fitted by the bag likelihood; ``predict_proba`` and
-        ``predict`` use them from then on, until the next ``fit``.
-        """
         check_is_fitted(self, "module_")
-        table = pure(self.classes_) if self.priors is None else ClassPriors.of(self.priors)
-        self.calibration_ = calibrate_log(
-            self._log_softmax(X), id_array("y", y), priors=table, output_prior=self.output_prior_
-        )
-        return self
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Label-free accuracy on held-out rows; ``y`` is the bag id. It is never clipped.
-
-        It means nothing on rows the model was trained on: split first. Where ``test_prior`` is
-        None it is the accuracy under the class shares of these rows.
-        """
-        check_is_fitted(self, "module_")
-        predicted = self._log_odds(X, None).argmax(1)
-        ids = id_array("y", y)
-        check_consistent_length(predicted, ids)
-        table = pure(self.classes_) if self.priors is None else ClassPriors.of(self.priors)
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(
-                sample_weight, predicted, dtype=np.float64, ensure_non_negative=True
-            )
-        pi = None
-        if self.test_prior is not None:
-            pi = check_test_prior(self.test_prior, self.classes_)
-        return label_free_accuracy(predicted, table.encode(ids), table, pi, weight)
+        return save_model(self, path)
 
     def _hyperparameters(self) -> dict[str, float]:
         """Return those of the chosen method that were given; the others do not matter."""
@@ -368,37 +365,3 @@ class UnbagClassifier(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
             module: nn.Module = self.module_
             return module
         return self.model
-
-    @torch.no_grad()
-    def _log_softmax(self, X: Any) -> NDArray[np.float64]:
-        """Log-probabilities of each row under the output prior, not calibrated. Shape (n, K)."""
-        check_is_fitted(self, "module_")
-        X = self._scale(self._validate(X, reset=False), self.scaler_)
-        device = resolve_device(self.device)
-        module = self.module_
-        if device.type != "cpu":
-            module = copy.deepcopy(module).to(device)
-        dtype = next(module.parameters()).dtype
-        parts = []
-        for start in range(0, len(X), _PREDICT_ROWS):
-            rows = torch.from_numpy(np.ascontiguousarray(X[start : start + _PREDICT_ROWS]))
-            rows = rows.to(device, dtype) / 255 if X.dtype == np.uint8 else rows.to(device, dtype)
-            parts.append(module(rows).double().cpu())
-        return np.asarray(torch.log_softmax(torch.cat(parts), -1).numpy())
-
-    def _log_odds(self, X: Any, prior: Any) -> NDArray[np.float64]:
-        """Log-probabilities up to a constant of each row, under a prior. Shape (n, K)."""
-        log_odds = self._log_softmax(X)
-        if self.calibration_ is not None:
-            log_odds = self.calibration_.apply(log_odds)
-        new = self.test_prior_
-        if prior is not None:
-            new = check_test_prior(prior, self.classes_, name="prior")
-        unseen = (self.output_prior_ == 0) & (new > 0)
-        if unseen.any():
-            allowed = "zero for classes of which the model has seen nothing"
-            raise invalid("prior", allowed, f"more for {shorten(self.classes_[unseen])}")
-        with np.errstate(divide="ignore"):  # a class that the prior excludes has log-odds of −inf
-            shift = np.log(new) - np.log(np.where(unseen | (new == 0), 1.0, self.output_prior_))
-        log_odds = log_odds + shift
-        return np.asarray(log_odds, dtype=np.float64)

@@ -1,5 +1,6 @@
 """Checks and scaling of what the classifier is given."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -7,18 +8,22 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import assert_all_finite
+from sklearn.utils import assert_all_finite, check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 from torch import Tensor
 
+from unbag.bags import Bags, Rows
 from unbag.exceptions import InvalidInputError
+from unbag.identity import select
 from unbag.ids import id_array, index_ids, match_ids, natural_ids
 from unbag.priors import ClassPriors
 from unbag.training import TestSet
-from unbag.validation import detached, invalid
+from unbag.validation import detached, invalid, shorten
 
 __all__ = ["CheckedInputs", "pure"]
+
+_PART_ROWS = 8192
 
 
 class CheckedInputs(BaseEstimator):  # type: ignore[misc]
@@ -49,27 +54,65 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
         return X, ids
 
     def _validate(self, X: Any, *, reset: bool) -> NDArray[Any]:
-        """Rows as an array of numbers; images of bytes stay bytes."""
-        if isinstance(X, Tensor):
-            X = X.detach().cpu()
-            X = (X.float() if X.dtype in (torch.bfloat16, torch.float16) else X).numpy()
-        image = np.ndim(X) > 2 if isinstance(X, np.ndarray) else False
-        bytes_ = image and X.dtype == np.uint8
-        X = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=np.uint8 if bytes_ else [np.float64, np.float32],
-            ensure_2d=not image,
-            allow_nd=True,
-        )
+        """Rows as an array of numbers, which fit those of the training."""
+        X = _as_array(X)
+        rows = np.asarray(validate_data(self, X, reset=reset, **_form(X)))
         if not reset:
-            if X.shape[1:] != self.row_shape_:
-                raise invalid("X", f"of rows of shape {self.row_shape_}", f"shape {X.shape[1:]}")
-            if bytes_ != self.bytes_:
-                allowed = "of bytes (uint8), as in fit" if self.bytes_ else "of floats, as in fit"
-                raise invalid("X", allowed, f"type {X.dtype}", "pixels would be scaled otherwise.")
-        return np.asarray(X)
+            self._check_form(rows)
+        return rows
+
+    def _convert(self, X: Any) -> NDArray[Any]:
+        """Rows as an array of numbers, whose names were checked or do not matter."""
+        X = _as_array(X)
+        return np.asarray(check_array(X, input_name="X", estimator=self, **_form(X)))
+
+    def _check_form(self, X: NDArray[Any]) -> None:
+        """Refuse rows of another shape or kind than in training."""
+        if X.shape[1:] != self.row_shape_:
+            raise invalid("X", f"of rows of shape {self.row_shape_}", f"shape {X.shape[1:]}")
+        if (X.dtype == np.uint8) != self.bytes_:
+            allowed = "of bytes (uint8), as in fit" if self.bytes_ else "of floats, as in fit"
+            raise invalid("X", allowed, f"type {X.dtype}", "pixels would be scaled otherwise.")
+
+    def _parts(self, X: Any) -> Iterator[NDArray[Any]]:
+        """Yield checked rows, not scaled, some thousand at a time; nothing large is copied."""
+        if isinstance(X, Bags):
+            self._check_feature_names(X)
+            for start in range(0, X.n_rows, _PART_ROWS):
+                place = slice(start, start + _PART_ROWS)
+                part = self._convert(select(X.source, place if X.rows is None else X.rows[place]))
+                self._check_form(part)
+                yield part
+            return
+        whole = not isinstance(X, np.ndarray) or X.ndim < 2
+        X = self._validate(X, reset=False) if whole else X
+        for start in range(0, max(1, len(X)), _PART_ROWS):
+            part = X[start : start + _PART_ROWS]
+            if not whole:  # what concerns all rows alike is checked with the first
+                part = self._convert(part) if start else self._validate(part, reset=False)
+            yield part
+
+    def _check_feature_names(self, bags: Bags) -> None:
+        known = getattr(self, "feature_names_in_", None)
+        given = bags.feature_names
+        if known is not None and given is not None and list(known) != list(given):
+            allowed = f"Bags of the features {shorten(known)} as in training"
+            raise invalid("X", allowed, shorten(given))
+
+    def _check_bags(self, bags: Any, held_out: Any) -> None:
+        """Check what ``fit_bags`` is given, and remember the features."""
+        for name, given in (("bags", bags), ("held_out", held_out)):
+            if not isinstance(given, Bags) and not (name == "held_out" and given is None):
+                raise invalid(name, "of type Bags", type(given).__name__)
+        if self.priors is not None:
+            own, table = ClassPriors.of(self.priors), bags.priors
+            same = list(own.classes) == list(table.classes)
+            if not (same and (own.values[own.encode(table.bag_ids)] == table.values).all()):
+                remedy = "use priors=None: bags bring their own."
+                raise invalid("priors", "None, or those of the bags", "another table", remedy)
+        self._validate(bags.source[:1], reset=True)
+        if bags.feature_names is not None:
+            self.feature_names_in_ = np.array(bags.feature_names, dtype=object)
 
     def _check_priors(self, ids: NDArray[Any]) -> ClassPriors:
         if self.priors is not None:
@@ -87,7 +130,7 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
         self,
         given: tuple[Any, Any] | None,
         table: ClassPriors,
-        X: NDArray[Any],
+        row_shape: tuple[int, ...],
         scaler: StandardScaler | None,
     ) -> TestSet | None:
         if given is None:
@@ -95,16 +138,29 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
         if not isinstance(given, tuple) or len(given) != 2:
             raise invalid("test_set", "a pair (X, labels)", type(given).__name__)
         rows = np.asarray(detached(given[0]))
-        if rows.shape[1:] != X.shape[1:]:
-            raise invalid("test_set", f"of rows of shape {X.shape[1:]}", f"{rows.shape[1:]}")
+        if rows.shape[1:] != row_shape:
+            raise invalid("test_set", f"of rows of shape {row_shape}", f"{rows.shape[1:]}")
         known = index_ids("classes", table.classes)
         what = "labelled with classes"
         labels = match_ids("test_set", given[1], known, source="its labels have", what=what)
         return TestSet(self._scale(rows, scaler), labels)
 
-    def _fit_scaler(self, X: NDArray[Any]) -> StandardScaler | None:
-        tabular = self.standardize and X.dtype != np.uint8
-        return StandardScaler().fit(X.reshape(len(X), -1)) if tabular else None
+    def _fit_scaler(self, bags: Bags) -> StandardScaler | None:
+        if not self.standardize or _type_name(bags.source) == "uint8":
+            return None
+        X = self._copy_rows(bags)
+        return StandardScaler().fit(X.reshape(len(X), -1))
+
+    def _for_network(self, bags: Bags, scaler: StandardScaler | None) -> Bags:
+        """Bags whose rows the network takes: these, if nothing has to change, else a copy."""
+        ready = "float64" if self.precision == "float64" else "float32"
+        if scaler is None and _type_name(bags.source) in (ready, "uint8"):
+            return bags
+        return bags.with_rows(self._scale(self._copy_rows(bags), scaler))
+
+    def _copy_rows(self, bags: Bags) -> NDArray[Any]:
+        # Not bags.X, which would be kept as long as the bags are.
+        return self._convert(bags.source if bags.rows is None else select(bags.source, bags.rows))
 
     def _scale(self, X: NDArray[Any], scaler: StandardScaler | None) -> NDArray[Any]:
         if X.dtype == np.uint8:
@@ -112,7 +168,7 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
         if scaler is not None:
             X = scaler.transform(X.reshape(len(X), -1)).reshape(X.shape)
         dtype = np.float64 if self.precision == "float64" else np.float32
-        if len(X) and np.abs(X).max() > np.finfo(dtype).max:
+        if len(X) and max(X.max(), -X.min()) > np.finfo(dtype).max:
             remedy = "scale the features, or use precision='float64'."
             raise invalid("X", f"within the range of {dtype.__name__}", "larger values", remedy)
         return np.asarray(X, dtype=dtype)
@@ -121,3 +177,25 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
 def pure(classes: NDArray[Any]) -> ClassPriors:
     """Bags of one class each, named by it."""
     return ClassPriors(np.eye(len(classes)), classes, classes)
+
+
+def _as_array(X: Any) -> Any:
+    """Tensors as arrays; anything else as it is."""
+    if not isinstance(X, Tensor):
+        return X
+    X = X.detach().cpu()
+    return (X.float() if X.dtype in (torch.bfloat16, torch.float16) else X).numpy()
+
+
+def _form(X: Any) -> dict[str, Any]:
+    """Options of scikit-learn's check: images of bytes stay bytes, all else becomes floats."""
+    image = isinstance(X, np.ndarray) and X.ndim > 2
+    bytes_ = image and X.dtype == np.uint8
+    dtype = np.uint8 if bytes_ else [np.float64, np.float32]
+    return {"dtype": dtype, "ensure_2d": not image, "allow_nd": True}
+
+
+def _type_name(rows: Rows) -> str:
+    """Name of the numbers' type; that of bytes in tables, which become floats, is not uint8."""
+    name = str(rows.dtype).removeprefix("torch.")
+    return "a table of bytes" if name == "uint8" and rows.ndim == 2 else name

@@ -4,6 +4,7 @@ from unbag.evaluation.accuracy import error_table, label_free_accuracy
 from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.inverses import INVERSES, LeftInverse
 from unbag.evaluation.likelihood import Calibration, bag_log_loss, calibrate, calibrate_log
+from unbag.evaluation.reliability import Reliability, ReliabilityCurve, reliability_diagram
 from unbag.evaluation.report import Evaluation, evaluate, evaluate_predictions
 from unbag.evaluation.target import PriorEstimate, estimate_prior
 
@@ -14,6 +15,8 @@ __all__ = [
     "Evaluation",
     "LeftInverse",
     "PriorEstimate",
+    "Reliability",
+    "ReliabilityCurve",
     "bag_log_loss",
     "calibrate",
     "calibrate_log",
@@ -22,4 +25,5 @@ __all__ = [
     "evaluate",
     "evaluate_predictions",
     "label_free_accuracy",
+    "reliability_diagram",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from unbag.bags import check_rows
+from unbag.bags import Bags, check_rows
 from unbag.evaluation.core import Core
 from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.metrics import OVERALL_METRICS
@@ -20,7 +20,7 @@ from unbag.evaluation.probabilities import (
     probability_metrics,
 )
 from unbag.exceptions import InvalidInputError, TrainingRowsWarning
-from unbag.identity import hash_rows, identify
+from unbag.identity import hash_rows, identify, share_known
 from unbag.ids import id_array, index_ids, match_ids
 from unbag.priors import ClassPriors, check_test_prior
 from unbag.validation import as_float_array, check_choice, check_number, invalid
@@ -95,17 +95,18 @@ class Evaluation:
         return {name: plain(value) for name, value in vars(self).items()}
 
     def __str__(self) -> str:
+        recalls = [f"recall of {label}" for label in self.classes]
+        width = min(40, max(18, *map(len, recalls)))
+
         def line(name: str, value: Estimate) -> str:
-            return f"{name:<18} {value:7.2%}   {value.low:7.2%} to {value.high:7.2%}"
+            shown = name if len(name) <= width else f"{name[: width - 1]}…"
+            return f"{shown:<{width}} {value:7.2%}   {value.low:7.2%} to {value.high:7.2%}"
 
         names = ("accuracy", "balanced_accuracy", "macro_f1")
         lines = [
             f"{self.n_rows:,} rows in {self.n_bags} bags, no labels; {self.level:.0%} intervals",
             *(line(name.replace("_", " "), getattr(self, name)) for name in names),
-            *(
-                line(f"recall of {label}"[:18], value)
-                for label, value in zip(self.classes, self.recall, strict=True)
-            ),
+            *(line(name, value) for name, value in zip(recalls, self.recall, strict=True)),
         ]
         return "\n".join(lines)
 
@@ -272,7 +273,7 @@ def _check_clusters(row_ids: Any, n: int) -> NDArray[np.int64]:
 def evaluate(
     estimator: Any,
     X: Any,
-    bag_ids: Any,
+    bag_ids: Any = None,
     *,
     priors: Any = None,
     test_prior: Any = None,
@@ -285,11 +286,13 @@ def evaluate(
     estimator : UnbagClassifier, a Pipeline that ends in one, or any classifier
         It needs ``predict``; with ``predict_proba`` and ``classes_`` as well, probabilities are
         evaluated too.
-    X : array or DataFrame of shape (n, ...)
-        Rows that the classifier was not trained on; a warning tells how many were.
+    X : array or DataFrame of shape (n, ...), or Bags
+        Rows that the classifier was not trained on; a warning tells how many were. They may be
+        memory-mapped and larger than memory.
     bag_ids : array of shape (n,)
+        Left out where X is Bags, which hold them.
     priors : optional
-        By default those of the estimator.
+        By default those of the bags, else of the estimator.
     test_prior : optional
         By default that of the estimator, if it was given one, else the pooled prior of the rows.
     **options
@@ -300,22 +303,31 @@ def evaluate(
     -------
     Evaluation
     """
+    brought = None
+    if isinstance(X, Bags):
+        if bag_ids is not None:
+            raise invalid("bag_ids", "left out where X is Bags, which hold them", "both")
+        bag_ids, brought = X.bag_ids, X.priors
+        if not hasattr(estimator, "output_prior_"):  # only ours reads Bags part by part
+            X = X.X
     predicted = estimator.predict(X)
     own, rows = _last_step(estimator, X)
     if priors is None and hasattr(own, "output_prior_"):  # other libraries' priors are no tables
-        priors = own.priors if own.priors is not None else own.priors_
+        brought = own.priors if brought is None else brought
+        priors = own.priors_ if brought is None else brought
         test_prior = own.test_prior if test_prior is None else test_prior
+    priors = brought if priors is None else priors
     if priors is None:
         raise invalid("priors", "given, or known to the estimator", "None")
     table = ClassPriors.of(priors)
     chances = None
     if hasattr(estimator, "predict_proba"):
         chances = _in_order(estimator.predict_proba(X), estimator, table)
-    numbers = _numbers(rows)
+    numbers, index = (rows.source, rows.rows) if isinstance(rows, Bags) else (_numbers(rows), None)
     if numbers is not None:
-        _warn_of_training_rows(own, numbers)
+        _warn_of_training_rows(own, numbers, index)
         if "row_ids" not in options:
-            options["row_ids"] = _repeated(numbers)
+            options["row_ids"] = _repeated(numbers, index)
     return evaluate_predictions(
         predicted, bag_ids, priors=table, test_prior=test_prior, probabilities=chances, **options
     )
@@ -350,20 +362,21 @@ def _in_order(chances: Any, estimator: Any, table: ClassPriors) -> Any:
     return ordered
 
 
-def _warn_of_training_rows(estimator: Any, rows: Any) -> None:
+def _warn_of_training_rows(estimator: Any, rows: Any, index: Any) -> None:
     known = getattr(estimator, "row_hashes_", None)
     if known is None:
         return
-    seen = float(np.isin(hash_rows(rows), known).mean())
+    seen = share_known(hash_rows(rows, index), known)
     if seen > 0:
         message = (
-            f"{seen:.1%} of these rows were in the training data; label-free numbers mean nothing "
-            "on them. Split first and evaluate on the rest."
+            f"{seen:.1%} of these rows have the values of a training row. If they are the same "
+            "records, label-free numbers mean nothing on them: split first and evaluate on the "
+            "rest. If few values merely coincide, as coarse ones do, nothing is wrong."
         )
         warnings.warn(message, TrainingRowsWarning, stacklevel=3)
 
 
-def _repeated(rows: Any) -> NDArray[np.int64] | None:
+def _repeated(rows: Any, index: Any) -> NDArray[np.int64] | None:
     """Record number of every row where some occur twice, else None."""
-    numbers = identify(rows)
+    numbers = identify(rows, index)
     return numbers if numbers.max() + 1 < len(numbers) else None

@@ -54,6 +54,8 @@ class TuningResult:
         Of that estimator on rows that neither trained nor chose anything.
     trials : list of dict
         ``number``, ``params``, ``score`` (None where pruned or failed) and ``state`` of each trial.
+    training, held_out : Bags
+        The rows that the estimator was fitted on, and those that it was evaluated on.
     """
 
     best_params: dict[str, Any]
@@ -61,6 +63,8 @@ class TuningResult:
     best_estimator: UnbagClassifier
     evaluation: Evaluation
     trials: list[dict[str, Any]]
+    training: Bags
+    held_out: Bags
 
 
 def tune(
@@ -128,17 +132,26 @@ def tune(
         raise invalid("validation_size", "below 1 together with evaluation_size", got)
     if estimator.priors is None:
         raise invalid("estimator", "an UnbagClassifier with priors", "priors=None")
-    parts = _split(X, y, estimator, validation_size, evaluation_size, random_state)
+    bags = Bags(X, y, estimator.priors)
+    both, untouched = bags.train_test_split(evaluation_size, random_state=random_state)
+    share = validation_size / (1 - evaluation_size)
+    split = (*both.train_test_split(share, random_state=random_state), untouched)
+    parts = tuple(_Part(np.asarray(part.X), part.bag_ids) for part in split)
     fingerprint = _fingerprint(parts, space, scoring, estimator, random_state)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(
-        storage=storage,
-        study_name=study_name or f"unbag-{fingerprint[:12]}",
-        direction="maximize",
-        load_if_exists=True,
-        sampler=optuna.samplers.TPESampler(seed=random_state, constant_liar=True),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0),
-    )
+    try:
+        study = optuna.create_study(
+            storage=storage,
+            study_name=study_name or f"unbag-{fingerprint[:12]}",
+            direction="maximize",
+            load_if_exists=True,
+            sampler=optuna.samplers.TPESampler(seed=random_state, constant_liar=True),
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0),
+        )
+    except Exception as error:  # noqa: BLE001 — every kind of storage has errors of its own
+        got = f"one that cannot be opened ({str(error).splitlines()[0]})"
+        remedy = "give a file, for example: sqlite:///trials.db"
+        raise invalid("storage", "the address of an Optuna storage", got, remedy) from None
     if study.user_attrs.get("fingerprint", fingerprint) != fingerprint:
         message = f"The study {study.study_name!r} is of other data or another search; name a new."
         raise InvalidInputError(message)
@@ -152,10 +165,8 @@ def tune(
         raise TrainingDivergedError("Every trial failed; narrow the search, e.g. learning_rate.")
     best = study.best_trial
     chosen = searching.make(best.params)
-    train, validation, untouched = parts
-    both = train.joined(validation)
-    chosen.fit(both.X, both.ids)
-    report = evaluate(chosen, untouched.X, untouched.ids)
+    chosen.fit(both.X, both.bag_ids)
+    report = evaluate(chosen, untouched)
     return TuningResult(
         best_params=dict(best.params),
         best_score=float(best.value),
@@ -165,6 +176,8 @@ def tune(
             {"number": t.number, "params": t.params, "score": t.value, "state": t.state.name}
             for t in study.trials
         ],
+        training=both,
+        held_out=untouched,
     )
 
 
@@ -172,9 +185,6 @@ def tune(
 class _Part:
     X: NDArray[Any]
     ids: NDArray[Any]
-
-    def joined(self, other: "_Part") -> "_Part":
-        return _Part(np.concatenate([self.X, other.X]), np.concatenate([self.ids, other.ids]))
 
 
 @dataclass
@@ -185,7 +195,7 @@ class _Search:
     study: Any
     space: Mapping[str, Any]
     estimator: UnbagClassifier
-    parts: tuple[_Part, _Part, _Part]
+    parts: tuple[_Part, ...]
     scorer: Callable[[Any, Any, Any], float]
     seed: int
 
@@ -278,16 +288,6 @@ def _check_search(search: Mapping[str, Any], estimator: UnbagClassifier) -> dict
     if not search:
         raise invalid("search", "at least one parameter", "none")
     return dict(search)
-
-
-def _split(
-    X: Any, y: Any, estimator: UnbagClassifier, validation: float, untouched: float, seed: int
-) -> tuple[_Part, _Part, _Part]:
-    bags = Bags(X, y, estimator.priors)
-    rest, last = bags.train_test_split(untouched, random_state=seed)
-    first, second = rest.train_test_split(validation / (1 - untouched), random_state=seed)
-    made = [_Part(np.asarray(part.X), part.bag_ids) for part in (first, second, last)]
-    return made[0], made[1], made[2]
 
 
 def _fingerprint(

@@ -1,0 +1,161 @@
+"""Predictions of the fitted classifier, and the numbers that rest on them."""
+
+import copy
+import itertools
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _num_samples,
+    check_consistent_length,
+    check_is_fitted,
+)
+from torch import nn
+
+from unbag.bags import Bags
+from unbag.estimator.inputs import CheckedInputs
+from unbag.evaluation import Calibration, calibrate_log, label_free_accuracy
+from unbag.ids import id_array
+from unbag.priors import ClassPriors, check_test_prior
+from unbag.training import resolve_device
+from unbag.validation import invalid, shorten
+
+__all__ = ["Predicting"]
+
+_CPU_ROWS = 1024  # rows that go through a network at once: their activations stay in the cache
+
+
+class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
+    """Base of the classifier: what it does once it is fitted.
+
+    Rows are read some thousand at a time, so that they may be memory-mapped and larger than
+    memory. ``Bags`` can be given in place of rows; a selection of theirs is not copied.
+    """
+
+    test_prior: Any
+    device: str
+    classes_: NDArray[Any]
+    priors_: ClassPriors
+    module_: nn.Module
+    scaler_: StandardScaler | None
+    test_prior_: NDArray[np.float64]
+    output_prior_: NDArray[np.float64]
+    calibration_: Calibration | None
+
+    def predict_proba(self, X: Any, prior: Any = None) -> NDArray[np.float64]:
+        r"""Class probabilities of every row, shape (n, K).
+
+        Probabilities hold under ``prior``, the class shares where these rows come from; by default
+        that is the test prior. The softmax η holds under the output prior o, so they are
+        :math:`\eta_k \, \mathrm{prior}_k / o_k`, scaled to sum to 1.
+        """
+        log_odds = self._log_odds(X, prior)
+        return _join(X, (torch.softmax(torch.from_numpy(part), -1).numpy() for part in log_odds))
+
+    def predict(self, X: Any, prior: Any = None) -> NDArray[Any]:
+        """Most probable class of every row, under ``prior`` (by default the test prior)."""
+        best = _join(X, (part.argmax(1) for part in self._log_odds(X, prior)))
+        predicted: NDArray[Any] = self.classes_[best]
+        return predicted
+
+    def calibrate(self, X: Any, y: Any = None) -> Self:
+        """Correct probabilities by held-out rows and their bag ids, without labels.
+
+        A temperature and class biases are fitted by the bag likelihood; ``predict_proba`` and
+        ``predict`` use them from then on, until the next ``fit``.
+        """
+        check_is_fitted(self, "module_")
+        ids, table = self._ids_and_priors(X, y)
+        log_eta = _join(X, self._log_softmax(X))
+        self.calibration_ = calibrate_log(
+            log_eta, ids, priors=table, output_prior=self.output_prior_
+        )
+        return self
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Label-free accuracy on held-out rows; ``y`` is the bag id. It is never clipped.
+
+        It means nothing on rows the model was trained on: split first. Where ``test_prior`` is
+        None it is the accuracy under the class shares of these rows.
+        """
+        check_is_fitted(self, "module_")
+        predicted = _join(X, (part.argmax(1) for part in self._log_odds(X, None)))
+        ids, table = self._ids_and_priors(X, y)
+        check_consistent_length(predicted, ids)
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(
+                sample_weight, predicted, dtype=np.float64, ensure_non_negative=True
+            )
+        pi = None
+        if self.test_prior is not None:
+            pi = check_test_prior(self.test_prior, self.classes_)
+        return label_free_accuracy(predicted, table.encode(ids), table, pi, weight)
+
+    def _ids_and_priors(self, X: Any, y: Any) -> tuple[NDArray[Any], ClassPriors]:
+        """Bag ids of the rows and the priors of their bags; Bags hold both themselves."""
+        if not isinstance(X, Bags):
+            table = self.priors_ if self.priors is None else ClassPriors.of(self.priors)
+            return id_array("y", y), table
+        if y is not None:
+            raise invalid("y", "left out where X is Bags, which hold the bag ids", "both")
+        if list(X.priors.classes) != list(self.classes_):
+            allowed = f"Bags of the classes {shorten(self.classes_)} as in training"
+            raise invalid("X", allowed, f"the classes {shorten(X.priors.classes)}")
+        return X.bag_ids, X.priors
+
+    def _log_softmax(self, X: Any) -> Iterator[NDArray[np.float64]]:
+        """Log-probabilities of rows under the output prior, not calibrated, in parts (c, K)."""
+        check_is_fitted(self, "module_")
+        device = resolve_device(self.device)
+        module = self.module_
+        if device.type != "cpu":
+            module = copy.deepcopy(module).to(device)
+        dtype = next(module.parameters()).dtype
+        for part in self._parts(X):
+            # Copied, because torch must not share memory that is read-only.
+            rows = torch.tensor(np.ascontiguousarray(self._scale(part, self.scaler_)))
+            bytes_ = rows.dtype == torch.uint8
+            rows = rows.to(device, dtype) / 255 if bytes_ else rows.to(device, dtype)
+            pieces = torch.split(rows, _CPU_ROWS if device.type == "cpu" else len(rows))
+            with torch.no_grad():
+                logits = torch.cat([module(piece) for piece in pieces]).double().cpu()
+            yield np.asarray(torch.log_softmax(logits, -1).numpy())
+
+    def _log_odds(self, X: Any, prior: Any) -> Iterator[NDArray[np.float64]]:
+        """Log-probabilities up to a constant of rows, under a prior, in parts (c, K)."""
+        check_is_fitted(self, "module_")
+        new = self.test_prior_
+        if prior is not None:
+            new = check_test_prior(prior, self.classes_, name="prior")
+        unseen = (self.output_prior_ == 0) & (new > 0)
+        if unseen.any():
+            allowed = "zero for classes of which the model has seen nothing"
+            raise invalid("prior", allowed, f"more for {shorten(self.classes_[unseen])}")
+        with np.errstate(divide="ignore"):  # a class that the prior excludes has log-odds of −inf
+            shift = np.log(new) - np.log(np.where(unseen | (new == 0), 1.0, self.output_prior_))
+        for log_odds in self._log_softmax(X):
+            if self.calibration_ is not None:
+                log_odds = self.calibration_.apply(log_odds)
+            yield np.asarray(log_odds + shift, dtype=np.float64)
+
+
+def _join(X: Any, parts: Iterator[NDArray[Any]]) -> NDArray[Any]:
+    """Join parts to one array of as many rows as X has.
+
+    It is made first. A list of parts would lie between the blocks of memory that the network has
+    freed, and keep them from being used again.
+    """
+    first = next(parts)
+    joined = np.empty((_num_samples(X), *first.shape[1:]), first.dtype)
+    end = 0
+    for part in itertools.chain([first], parts):
+        start, end = end, end + len(part)
+        joined[start:end] = part
+    return joined

@@ -613,3 +613,19 @@ def test_the_page_lists_every_limit():
     assert len(names) > 10
     for name in names:
         assert f"| `{name}` | {getattr(rules, name):g} |" in page
+
+
+def test_a_sample_of_rows_tests_the_assumption_and_sizes_count():
+    rng = np.random.default_rng(0)
+    theta = [[0.8, 0.2], [0.3, 0.7], [0.5, 0.5]]
+    ids = np.repeat([0, 1, 2], 100)
+    sample = rng.normal(size=(300, 2))
+    whole = inspect(theta, sizes=[5000, 4000, 3000])
+    found = inspect(theta, sizes=[5000, 4000, 3000], X=sample, bag_ids=ids)
+    assert found.half_width == whole.half_width
+    assert found.n_rows == 12_000
+    alone = inspect(theta, X=sample, bag_ids=ids)
+    assert found.alike == alone.alike
+    assert found.half_width < alone.half_width
+    with pytest.raises(InvalidInputError, match="sizes must be at least as many rows"):
+        inspect(theta, sizes=[99, 4000, 3000], X=sample, bag_ids=ids)

@@ -115,7 +115,7 @@ class Inspection(Findings):
     def __str__(self) -> str:
         rows = "rows unknown" if self.n_rows is None else f"{self.n_rows:,} rows"
         lines = [f"{self.n_bags} bags, {self.n_classes} classes, {rows}"]
-        table = self._table()
+        table = self.table()
         width = max(len(name) for name, _ in table)
         lines += [f"  {name:<{width}}  {value}" for name, value in table]
         lines += [f"  - {reason}" for reason in self.reasons]
@@ -127,8 +127,8 @@ class Inspection(Findings):
         }
         return "\n".join([*lines, f"verdict: {self.verdict} ({endings[self.verdict]})"])
 
-    def _table(self) -> list[tuple[str, str]]:
-        """Lines of the report: name and value."""
+    def table(self) -> list[tuple[str, str]]:
+        """Name and value of every line of the report, in words."""
         level = f"{100 * self.level:g} %"
         table = [
             ("rank of the priors", f"{self.rank} of {self.n_classes}"),

@@ -24,7 +24,7 @@ from unbag.inspection.precision import (
 )
 from unbag.inspection.reading import read_bag_index, read_errors, read_sizes
 from unbag.priors import ClassPriors, check_test_prior, risk_weights
-from unbag.validation import check_choice, check_number, invalid
+from unbag.validation import check_choice, check_number, invalid, shorten
 
 __all__ = ["inspect"]
 
@@ -59,7 +59,8 @@ def inspect(
     X
         (n, d) numeric rows or images; needs ``bag_ids``.
     bag_ids
-        (n,) bag of every row, in place of ``sizes``.
+        (n,) bag of every row of X, in place of ``sizes``; or together with them, where X is a
+        sample of the rows: it is then used for the test of the assumption alone.
     test_prior
         Class shares π where the classifier will be used; the pooled prior by default.
     prior_errors
@@ -138,8 +139,9 @@ def _read_rows(
     sizes: Any, X: Any, bag_ids: Any, table: ClassPriors
 ) -> tuple[Rows | None, tuple[str, ...] | None, Ints | None, Ints | None]:
     """Rows, names of their columns, their bags, and bag sizes; each None where not given."""
-    if sizes is not None and bag_ids is not None:
-        raise invalid("sizes", "left out where bag_ids are given", "both", "give one of the two.")
+    if sizes is not None and bag_ids is not None and X is None:
+        remedy = "give one of the two, or the rows as X."
+        raise invalid("sizes", "left out where bag_ids are given without X", "both", remedy)
     if X is not None and bag_ids is None:
         remedy = "give bag_ids, one for each row of X."
         raise invalid("X", "given together with bag_ids", "no bag_ids", remedy)
@@ -152,6 +154,12 @@ def _read_rows(
     rows, names = check_rows(X)
     if len(index) != len(rows):
         raise invalid("bag_ids", f"of length {len(rows)}, one for each row of X", len(index))
+    if sizes is not None:
+        whole = read_sizes(sizes, table)
+        if (counts > whole).any():
+            got = f"fewer for {shorten(table.bag_ids[counts > whole])}"
+            raise invalid("sizes", "at least as many rows of a bag as X has of it", got)
+        counts = whole
     return rows, names, index, counts
 
 

@@ -1,0 +1,234 @@
+"""Rows from NumPy archives (.npz): a table of numbers or images, and the bag of every row."""
+
+import math
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from unbag.exceptions import InvalidInputError
+from unbag.io.rows import InputRows, other_kind
+from unbag.validation import invalid, shorten
+
+__all__ = ["ArrayEncoding", "read_npz"]
+
+ROWS = "X"
+MAX_ROW = 100_000_000  # numbers in a row; more is a mistake or an attack
+# Deflate shrinks at most 1000-fold, and real rows far less: large members beyond this are bombs.
+MAX_EXPANSION = 200
+LARGE = 1 << 30
+
+
+@dataclass(frozen=True)
+class ArrayEncoding:
+    """Rows that are numbers already: the shape and type that a model expects.
+
+    Parameters
+    ----------
+    row_shape
+        (d,) for a table, (C, H, W) for images.
+    dtype
+        "float32" for a table, "uint8" for images.
+
+    Examples
+    --------
+    >>> encoding = ArrayEncoding.of(np.zeros((5, 28, 28), dtype=np.uint8))
+    >>> encoding
+    ArrayEncoding(row_shape=(1, 28, 28), dtype='uint8')
+    >>> encoding.transform(np.zeros((2, 28, 28), dtype=np.uint8)).shape
+    (2, 1, 28, 28)
+    """
+
+    row_shape: tuple[int, ...]
+    dtype: str
+
+    @classmethod
+    def of(cls, X: NDArray[Any]) -> Self:
+        """Describe (n, d) numbers, or images (n, H, W) or (n, C, H, W) of bytes."""
+        if X.ndim == 2 and X.dtype.kind in "biuf" and X.shape[1]:
+            return cls((X.shape[1],), "float32")
+        if X.ndim not in (3, 4) or X.dtype != np.uint8:
+            allowed = "numbers of shape (n, d), or images (n, H, W) or (n, C, H, W) of type uint8"
+            raise invalid("X", allowed, f"{X.dtype} of shape {X.shape}")
+        shape = (1, *X.shape[1:]) if X.ndim == 3 else X.shape[1:]
+        if shape[0] not in (1, 3):
+            got = f"shape {X.shape}"
+            last = X.ndim == 4 and X.shape[3] in (1, 3)
+            remedy = "put channels before height and width: X.transpose(0, 3, 1, 2)." * last
+            raise invalid("X", "images of 1 or 3 channels, (n, C, H, W)", got, remedy)
+        if 0 in shape:
+            raise invalid("X", "images of at least one pixel", f"shape {X.shape}")
+        return cls(shape, "uint8")
+
+    @property
+    def n_features(self) -> int:
+        """Numbers in a row."""
+        return math.prod(self.row_shape)
+
+    def transform(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Give the rows this shape and type; refuse rows of another one."""
+        found = ArrayEncoding.of(X)
+        if found != self:
+            kind = f"{self.dtype} rows of shape {self.row_shape}, as the model was fitted on"
+            raise invalid("X", kind, f"{found.dtype} rows of shape {found.row_shape}")
+        with np.errstate(over="ignore"):  # checked below
+            rows = X.astype(self.dtype, order="C", copy=False).reshape(len(X), *self.row_shape)
+        if rows.dtype != np.uint8:
+            _check_finite(rows)
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe this in plain JSON."""
+        return {"kind": "array", "row_shape": list(self.row_shape), "dtype": self.dtype}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Read what :meth:`to_dict` wrote, refusing anything else."""
+        if not isinstance(values, Mapping) or set(values) != {"kind", "row_shape", "dtype"}:
+            raise invalid("encoding", "of keys 'kind', 'row_shape' and 'dtype'", _keys(values))
+        if values["kind"] != "array":
+            raise invalid("encoding", "of kind 'array'", repr(values["kind"]))
+        shape, dtype = values["row_shape"], values["dtype"]
+        lengths = {"float32": 1, "uint8": 3}
+        if not isinstance(dtype, str) or dtype not in lengths:
+            raise invalid("dtype of the encoding", "'float32' or 'uint8'", repr(dtype))
+        ok = isinstance(shape, list) and len(shape) == lengths[dtype]
+        ok = ok and all(type(size) is int and size > 0 for size in shape)
+        if not ok or math.prod(shape) > MAX_ROW or (dtype == "uint8" and shape[0] not in (1, 3)):
+            allowed = "[d] for float32, [1 or 3, H, W] for uint8"
+            raise invalid("row_shape of the encoding", allowed, repr(shape)[:80])
+        return cls(tuple(shape), dtype)
+
+
+def read_npz(
+    path: str | os.PathLike[str],
+    *,
+    bag: str | None = "bag_ids",
+    encoding: ArrayEncoding | None = None,
+) -> InputRows:
+    """Read rows and bag ids from a NumPy archive; nothing in it is unpickled.
+
+    Parameters
+    ----------
+    path
+        A ``.npz`` file, as ``numpy.savez(path, X=..., bag_ids=...)`` writes it, with an array
+        ``X``: numbers of shape (n, d), or images (n, H, W) or (n, C, H, W) of type uint8.
+    bag
+        Name of the array with the bag id of every row; None where ids are not needed.
+    encoding
+        What the rows must be, by default what they are.
+
+    Returns
+    -------
+    InputRows, with (n, d) float32 or (n, C, H, W) uint8 rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(Path(folder, "rows.npz"), X=[[1.0, 2.0], [3.0, 4.0]], bag_ids=["a", "b"])
+    ...     rows = read_npz(Path(folder, "rows.npz"))
+    >>> rows.X.shape, rows.bag_ids
+    ((2, 2), array(['a', 'b'], dtype='<U1'))
+    """
+    path = Path(path)
+    if not path.is_file():
+        got = "a folder" if path.is_dir() else "no such file"
+        raise invalid("rows", "a .npz file", f"{got}: {path}")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = [name.removesuffix(".npy") for name in archive.namelist()]
+            for name in (ROWS,) if bag is None else (ROWS, bag):
+                if name not in found:
+                    got = f"only {shorten(found)}" if found else "no arrays"
+                    remedy = "" if name == ROWS else "name the array of bag ids with bag=."
+                    raise invalid(path.name, f"an archive with an array {name!r}", got, remedy)
+            X = _read_member(archive, ROWS)
+            bag_ids = None if bag is None else _read_member(archive, bag)
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError) as error:
+        got = f"an error ({error})"
+        raise invalid(path.name, "a readable .npz file", got, "write it again.") from None
+    except RuntimeError as error:  # how zipfile says that there is a password
+        raise invalid(path.name, "a .npz file without a password", f"an error ({error})") from None
+    if X.ndim == 0 or len(X) == 0:
+        raise invalid("X", "at least one row", f"shape {X.shape}")
+    if bag_ids is not None:
+        _check_bag_ids(str(bag), bag_ids, len(X))
+    if encoding is None:
+        encoding = ArrayEncoding.of(X)
+    if not isinstance(encoding, ArrayEncoding):
+        raise other_kind(encoding, "an .npz file")
+    return InputRows(encoding.transform(X), bag_ids, encoding, ())
+
+
+def _read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    """Read one array, after its header and size were found to fit each other."""
+    member = archive.getinfo(f"{name}.npy" if f"{name}.npy" in archive.namelist() else name)
+    try:
+        with archive.open(member) as file:
+            shape, _, dtype = _read_header(file)
+            start = file.tell()
+    except ValueError as error:
+        raise _broken(name, str(error)) from None
+    if dtype.hasobject:
+        remedy = "save it as numbers, or as text with .astype(str)."
+        raise invalid(name, "an array of numbers, text or dates", "Python objects", remedy)
+    size = math.prod(shape) * dtype.itemsize
+    if size != member.file_size - start:
+        got = f"{member.file_size - start:,} bytes for an array of {size:,}"
+        raise _broken(name, got)
+    stored = min(member.compress_size, Path(str(archive.filename)).stat().st_size)
+    if size > LARGE and size > MAX_EXPANSION * stored:
+        allowed = f"an array that is at most {MAX_EXPANSION} times larger than its file"
+        got = f"{size:,} bytes from {stored:,}"
+        remedy = "if this is meant, save it with numpy.savez instead of savez_compressed."
+        raise invalid(name, allowed, got, remedy)
+    with archive.open(member) as file:
+        try:
+            array: NDArray[Any] = npy.read_array(file, allow_pickle=False)
+        except (ValueError, MemoryError) as error:
+            raise _broken(name, str(error)) from None
+    return array
+
+
+def _read_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    version = npy.read_magic(file)
+    if version not in readers:
+        raise ValueError(f"format version {version}")
+    return readers[version](file)
+
+
+def _broken(name: str, got: str) -> InvalidInputError:
+    return invalid(name, "a whole array in NumPy's format", got.splitlines()[0] if got else "none")
+
+
+def _check_bag_ids(name: str, bag_ids: NDArray[Any], n_rows: int) -> None:
+    if bag_ids.shape != (n_rows,):
+        allowed = f"of shape ({n_rows},), one for each row of X"
+        raise invalid(name, allowed, f"shape {bag_ids.shape}")
+    if bag_ids.dtype.kind not in "biufUM":
+        remedy = "convert them with .astype(str)."
+        raise invalid(name, "of text, whole numbers, bool or dates", f"{bag_ids.dtype}", remedy)
+
+
+def _check_finite(rows: NDArray[np.float32]) -> None:
+    """Refuse rows with NaN or infinity, looking at some rows at a time to save memory."""
+    step = max(1, (1 << 22) // rows.shape[1])
+    bad = [~np.isfinite(rows[i : i + step]).all(axis=1) for i in range(0, len(rows), step)]
+    wrong = np.flatnonzero(np.concatenate(bad))
+    if len(wrong):
+        got = f"NaN, infinity or more than {np.finfo(np.float32).max:.2g} in {len(wrong)} rows"
+        remedy = f"the first is row {wrong[0]} (counted from 0); fill in or drop missing values."
+        raise invalid("X", "finite", got, remedy)
+
+
+def _keys(values: Any) -> str:
+    return shorten(values) if isinstance(values, Mapping) else repr(values)[:80]

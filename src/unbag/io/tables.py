@@ -1,0 +1,267 @@
+"""Tables on disk: Parquet or CSV files of one schema, read in batches."""
+
+import hashlib
+import os
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from unbag.io.column_types import common_type, plain_type
+from unbag.io.csv_file import CsvTable
+from unbag.io.parquet_file import ParquetTable
+from unbag.validation import check_number, invalid, shorten
+
+__all__ = ["TableFiles", "batch_rows_of"]
+
+_READERS: dict[str, type[ParquetTable] | type[CsvTable]] = {
+    ".parquet": ParquetTable,
+    ".pq": ParquetTable,
+    ".csv": CsvTable,
+    ".tsv": CsvTable,
+}
+_BATCH_ROWS = 65_536
+_BATCH_CELLS = 1 << 22
+
+
+class TableFiles:
+    r"""One table in one or more Parquet or CSV files of the same columns.
+
+    CSV files are read once on construction, to count their rows and to find types that fit all
+    of them. In CSV, nothing, ``NA``, ``NaN`` and ``null`` are missing values; the delimiter (comma,
+    semicolon, tab, vertical bar) is found from the line of column names.
+
+    Parameters
+    ----------
+    paths
+        A file, a folder, or a sequence of them. The files of a folder come in order of their
+        names; files whose names start with ``.`` or ``_`` are not read, subfolders neither.
+    text
+        Columns of CSV files to read as text, whatever they hold. Names that do not occur are
+        allowed.
+    ids
+        Columns of CSV files to read as text exactly as it is written, where only nothing at all
+        is missing: bag ids may be 007, or NA for Namibia.
+
+    Attributes
+    ----------
+    files
+        The files, in the order of their rows.
+    schema
+        Names and types of the columns. Where files differ, integers and floats are float64, and
+        a column without any value takes its type from the other files; all else is refused.
+    n_rows
+        Number of rows of all files.
+    is_csv
+        Whether the files are CSV, so that ids are known as text only.
+    notes
+        What a user should know, one sentence each.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.csv").write_text("age,city\n31,Turku\n42.5,Oulu\n")
+    ...     table = TableFiles(folder)
+    >>> table
+    TableFiles(2 rows, 2 columns, 1 CSV file)
+    >>> table.schema.types
+    [DataType(double), DataType(string)]
+    """
+
+    files: tuple[Path, ...]
+    schema: pa.Schema
+    n_rows: int
+    is_csv: bool
+    notes: tuple[str, ...]
+
+    def __init__(
+        self, paths: Any, *, text: Collection[str] = (), ids: Collection[str] = ()
+    ) -> None:
+        self.files, ignored = _list_files(paths)
+        readers = {_READERS[file.suffix.lower()] for file in self.files}
+        if len(readers) > 1:
+            one = {_READERS[file.suffix.lower()]: file.name for file in self.files}
+            got = " and ".join(repr(name) for name in one.values())
+            raise invalid("the files of a table", "all Parquet or all CSV", got, "convert some.")
+        for file in self.files:
+            if file.stat().st_size == 0:
+                raise invalid(f"table {file}", "a Parquet or CSV file", "an empty file")
+        (self._reader,) = readers
+        self._parts: list[ParquetTable | CsvTable] = [
+            CsvTable(file, text, ids) if self._reader is CsvTable else ParquetTable(file)
+            for file in self.files
+        ]
+        for part in self._parts:
+            _check_names(part.path, part.schema.names)
+        self.schema = _common_schema(self._parts)
+        self.n_rows = sum(part.n_rows for part in self._parts)
+        if self.n_rows == 0:
+            where = f"table {self.files[0]}" if len(self.files) == 1 else "the tables"
+            raise invalid(f"rows of {where}", "at least one", "only column names")
+        self.is_csv = self._reader is CsvTable
+        self.notes = tuple(note for part in self._parts for note in part.notes)
+        if ignored:
+            self.notes += (f"Files that are no tables are not read: {shorten(ignored)}.",)
+
+    def __repr__(self) -> str:
+        kind = "CSV" if self.is_csv else "Parquet"
+        files = f"{len(self.files)} {kind} file{'s' if len(self.files) > 1 else ''}"
+        return f"TableFiles({self.n_rows:,} rows, {len(self.schema)} columns, {files})"
+
+    def fingerprint(self) -> str:
+        """Give a string that changes when a file changes: its name, size, time or columns."""
+        parts = [str(self.schema)]
+        for file in self.files:
+            stat = file.stat()
+            parts.append(f"{file.name} {stat.st_size} {stat.st_mtime_ns}")
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def check_columns(self, name: str, columns: Collection[str]) -> None:
+        """Refuse names that are no columns of this table."""
+        if isinstance(columns, str) or not all(isinstance(column, str) for column in columns):
+            raise invalid(name, "a sequence of column names", repr(columns))
+        unknown = [column for column in columns if column not in self.schema.names]
+        if unknown:
+            remedy = f"the table has {shorten(self.schema.names, limit=20)}."
+            raise invalid(name, "in the table", f"unknown {shorten(unknown)}", remedy)
+        twice = sorted({column for column in columns if list(columns).count(column) > 1})
+        if twice:
+            raise invalid(name, "different columns", f"{shorten(twice)} more than once")
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        batch_rows: int = _BATCH_ROWS,
+        skip_rows: int = 0,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the rows in order, in batches, in bounded memory.
+
+        Parameters
+        ----------
+        columns
+            Names of the columns to read; all by default.
+        batch_rows
+            Most rows of one batch.
+        skip_rows
+            Rows to pass over at the start, much faster than by reading them.
+        """
+        names = self.schema.names if columns is None else columns
+        self.check_columns("columns", names)
+        check_number("batch_rows", batch_rows, low=1, integer=True)
+        check_number("skip_rows", skip_rows, low=0, integer=True)
+        return self._read(names, batch_rows, skip_rows)
+
+    def locate(self, row: int) -> str:
+        """Say where a row is, counted from 1 in its file, for messages."""
+        ends = np.cumsum([part.n_rows for part in self._parts])
+        file = int(np.searchsorted(ends, row, side="right"))
+        start = int(ends[file - 1]) if file else 0
+        return f"row {row - start + 1} of {self.files[file].name}"
+
+    def _read(
+        self, names: Sequence[str], batch_rows: int, skip_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        schema = pa.schema([self.schema.field(name) for name in names])
+        for part in self._parts:
+            if skip_rows < part.n_rows:
+                for batch in part.batches(names, batch_rows=batch_rows, skip_rows=skip_rows):
+                    yield _cast(part.path, batch, schema)
+            skip_rows = max(0, skip_rows - part.n_rows)
+
+
+def _list_files(paths: Any) -> tuple[tuple[Path, ...], list[str]]:
+    """List the table files among the paths and in their folders, and names of other files there."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    if not isinstance(given, Sequence) or not all(
+        isinstance(path, str | os.PathLike) for path in given
+    ):
+        raise invalid("paths", "a path or a sequence of paths", repr(paths))
+    if not given:
+        raise invalid("paths", "at least one file or folder", "none")
+    files: list[Path] = []
+    ignored: list[str] = []
+    for path in map(Path, given):
+        if path.is_dir():
+            found = _visible_files(path)
+            tables = [file for file in found if file.suffix.lower() in _READERS]
+            if not tables:
+                got = shorten(file.name for file in found) if found else "none"
+                raise invalid(f"folder {path}", f"a folder with {_suffixes()} files", got)
+            files += tables
+            ignored += [file.name for file in found if file not in tables]
+        elif not path.exists():
+            raise invalid(f"table {path}", "an existing file or folder", "none of that name")
+        elif path.suffix.lower() not in _READERS:
+            got = f"the suffix {path.suffix!r}"
+            raise invalid(f"table {path}", f"a file that ends in {_suffixes()}", got)
+        else:
+            files.append(path)
+    twice = {file.name for file in files if files.count(file) > 1}
+    if twice:
+        raise invalid("paths", "different files", f"{shorten(sorted(twice))} more than once")
+    return tuple(files), ignored
+
+
+def batch_rows_of(width: int) -> int:
+    """Choose a number of rows for batches of this many columns or features, to bound the memory."""
+    return max(256, min(_BATCH_ROWS, _BATCH_CELLS // width))
+
+
+def _visible_files(folder: Path) -> list[Path]:
+    try:
+        return sorted(
+            file for file in folder.iterdir() if file.is_file() and file.name[0] not in "._"
+        )
+    except OSError as error:
+        raise invalid(f"folder {folder}", "a readable folder", error.strerror) from None
+
+
+def _suffixes() -> str:
+    *most, last = _READERS
+    return f"{', '.join(most)} or {last}"
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        got = f"{shorten(twice)} more than once"
+        raise invalid(f"columns of {path}", "of different names", got, "rename or remove some.")
+
+
+def _common_schema(parts: Sequence[ParquetTable | CsvTable]) -> pa.Schema:
+    """Find one type for every column, refusing files of other columns or types."""
+    first = parts[0]
+    types = {field.name: plain_type(field.type) for field in first.schema}
+    for part in parts[1:]:
+        other = {field.name: plain_type(field.type) for field in part.schema}
+        for name in [*types, *other]:
+            if name not in types or name not in other:
+                there, lacks = (first, part) if name in types else (part, first)
+                got = f"column {name!r} in {there.path.name} but not in {lacks.path.name}"
+                raise invalid("the files of a table", "of the same columns", got)
+            common = common_type(types[name], other[name])
+            if common is None:
+                got = f"column {name!r} as {other[name]} in {part.path.name}, {types[name]} before"
+                remedy = "convert one of them, or give the files one by one."
+                raise invalid("the files of a table", "of the same types", got, remedy)
+            types[name] = common
+    return pa.schema(list(types.items()))
+
+
+def _cast(path: Path, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Bring the columns of a batch into the order and types of the whole table."""
+    arrays = []
+    for field in schema:
+        array = batch.column(field.name)
+        if array.type != field.type:
+            try:
+                array = array.cast(field.type, safe=pa.types.is_timestamp(field.type))
+            except pa.ArrowException as error:
+                got = " ".join(str(error).split())[:200]
+                raise invalid(f"column {field.name!r} of {path}", str(field.type), got) from None
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

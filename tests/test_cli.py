@@ -1,11 +1,16 @@
 import sys
 
 import numpy as np
+import pandas
 import pytest
+from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
 from unbag.cli import app
 from unbag.demo import DEMO_METHODS, DemoRow
+
+FILES = ("rows", "more")
+NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
 def run(*arguments):
@@ -39,7 +44,7 @@ def test_demo_refuses_a_bad_output_before_training(tmp_path, monkeypatch, name):
 
 def test_help_has_an_example():
     assert "unbag demo --output" in run("demo", "--help").output
-    assert "Example: unbag demo" in run("--help").output
+    assert "Example: unbag fit rows.parquet" in run("--help").output
 
 
 def test_the_extra_to_install_is_named(tmp_path, monkeypatch):
@@ -49,3 +54,28 @@ def test_the_extra_to_install_is_named(tmp_path, monkeypatch):
     result = run("demo", "--output", str(tmp_path / "plot.png"))
     assert result.exit_code == 1
     assert "pip install 'unbag[plot]'" in result.stderr
+
+
+def test_demo_files_are_what_they_say(tmp_path, monkeypatch):
+    monkeypatch.setattr("unbag.cli.demo.run_demo", lambda **_: pytest.fail("trained"))
+    result = run("demo", "--files", str(tmp_path / "example"))
+    assert result.exit_code == 0, result.output
+    rows, more = (pandas.read_parquet(tmp_path / "example" / f"{n}.parquet") for n in FILES)
+    truth = pandas.read_csv(tmp_path / "example/truth.csv").set_index("id").digit
+    assert sorted([*rows.id, *more.id]) == sorted(truth.index)
+    assert truth.index.is_unique
+    shares = pandas.read_csv(tmp_path / "example/shares.csv").set_index("district")
+    counted = pandas.crosstab(rows.district, truth[rows.id].to_numpy(), normalize="index") * 100
+    assert np.abs(counted[shares.columns] - shares).to_numpy().max() < 1  # of 145 rows each
+    digits = load_digits()
+    first = more.drop(columns="id").iloc[0].to_numpy()
+    shown = digits.target[(digits.data == first).all(1)]
+    assert truth[more.id[0]] == NAMES[shown[0]]
+
+
+def test_demo_files_never_join_others(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    result = run("demo", "--files", str(tmp_path))
+    assert result.exit_code == 1
+    assert "files must be a new or empty folder" in result.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]

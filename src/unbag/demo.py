@@ -1,10 +1,14 @@
-"""The demo: digits, ten bags, no labels; several methods side by side."""
+"""The demo: digits, ten bags, no labels; several methods side by side, or files to try out."""
 
+import csv
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import torch
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
@@ -13,16 +17,19 @@ from sklearn.model_selection import train_test_split
 from unbag.bags import Bags, make_bags
 from unbag.evaluation import label_free_accuracy
 from unbag.methods import Fit, Job, fit_many
-from unbag.priors import asymmetric
+from unbag.priors import asymmetric, symmetric
 from unbag.training import TestSet
 from unbag.validation import import_optional, invalid
 
-__all__ = ["DemoRow", "check_plot_path", "plot_history", "run_demo"]
+__all__ = ["DemoRow", "check_plot_path", "plot_history", "run_demo", "write_files"]
 
 DEMO_METHODS = ("biased", "prop", "unbiased", "u-correct", "u-flood", "u-stop", "u-prr")
 # Colours that colour-blind readers tell apart as well (Okabe and Ito), and lines for the printer.
 _COLOURS = ("#D55E00", "#009E73", "#0072B2", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _LINES = ("-", "-", "--", "--", ":", ":", "-.")
+
+_NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_DISTRICT_ROWS = 145
 
 History = dict[str, NDArray[np.float64]]
 
@@ -127,3 +134,46 @@ def plot_history(histories: dict[str, History], path: str | Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
+
+
+def write_files(folder: str | Path, *, seed: int = 0) -> list[Path]:
+    """Write the digits as files that the other commands can be tried with.
+
+    ``rows.parquet`` has digits of ten districts, ``shares.csv`` the percent of every digit in each
+    district, ``more.parquet`` digits of no known district, and ``truth.csv`` what they all show,
+    which no command needs.
+    """
+    place = Path(folder)
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise invalid("files", "a new or empty folder", str(place))
+    place.mkdir(parents=True, exist_ok=True)
+    X, y = load_digits(return_X_y=True)
+    theta = symmetric(n_classes=10, a=0.6)
+    bags = make_bags(
+        np.arange(len(X))[:, None], y, theta, sizes=_DISTRICT_ROWS, disjoint=True, random_state=seed
+    )
+    numbers = np.random.default_rng(seed).permutation(len(X))
+    ids = np.array([f"r{number:04d}" for number in numbers])
+    sources = np.asarray(bags.X)[:, 0]
+    order = np.argsort(ids[sources])
+    rows = sources[order]
+    more = np.setdiff1d(np.arange(len(X)), rows)
+    districts = [f"district {m}" for m in range(10)]
+
+    def write(name: str, index: NDArray[np.int64], **others: Sequence[str]) -> None:
+        pixels = {f"pixel_{j:02d}": X[index, j].astype(np.int64) for j in range(X.shape[1])}
+        table = pa.table({"id": ids[index], **others, **pixels})
+        pa.parquet.write_table(table, place / name)
+
+    write("rows.parquet", rows, district=[districts[m] for m in bags.bag_index[order]])
+    write("more.parquet", more)
+    shares = ([name, *map(float, (100 * theta[m]).round(2))] for m, name in enumerate(districts))
+    _write_csv(place / "shares.csv", ["district", *_NAMES], shares)
+    truth = ([ids[i], _NAMES[y[i]]] for i in np.concatenate([rows, more]))
+    _write_csv(place / "truth.csv", ["id", "digit"], truth)
+    return [place / name for name in ("rows.parquet", "shares.csv", "more.parquet", "truth.csv")]
+
+
+def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([header, *rows])

@@ -2,15 +2,25 @@
 
 import typer
 
-from unbag.cli import bench, datasets, demo
+from unbag.cli import bench, datasets, demo, training, using
 
 __all__ = ["app"]
 
 app = typer.Typer(
     help="Train classifiers from unlabeled bags of rows and the share of each class in every bag."
-    "\n\nExample: unbag demo",
+    "\n\nExample: unbag fit rows.parquet --bag district --priors shares.csv --output model",
     no_args_is_help=True,
+    rich_markup_mode="markdown",  # so that lines of a paragraph run on
 )
-app.command()(demo.demo)
-app.add_typer(datasets.app, name="datasets")
+for _command in (
+    demo.demo,
+    using.inspect,
+    training.fit,
+    training.tune,
+    using.evaluate,
+    using.predict,
+    using.export,
+):
+    app.command()(_command)
 app.add_typer(bench.app, name="bench")
+app.add_typer(datasets.app, name="datasets")

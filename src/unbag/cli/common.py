@@ -1,28 +1,118 @@
 """What the commands share."""
 
-from collections.abc import Iterator
+import json
+import re
+import sys
+import unicodedata
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from unbag.exceptions import UnbagError
+from unbag.exceptions import UnbagError, UnbagWarning
+from unbag.validation import invalid
 
-__all__ = ["exit_on_error", "print_error"]
+__all__ = [
+    "exit_on_error",
+    "is_terminal",
+    "parse_shares",
+    "print_error",
+    "print_json",
+    "print_notes",
+    "say",
+]
+
+INTERRUPTED = 130
+_SHOWN_NOTES = 20  # a wide table may have thousands
+_SHARE = re.compile(r"\s*(.+?)\s*=\s*([^=,\s]+)\s*(?:,|$)")  # a name may have commas
 
 
-def print_error(error: Exception) -> None:
+def is_terminal() -> bool:
+    """Whether somebody watches standard error, so that progress is worth showing."""
+    return Console(stderr=True).is_terminal
+
+
+def say(text: str = "") -> None:
+    """Print text on standard output; signs that would steer the terminal are shown as codes."""
+    encoding = sys.stdout.encoding or "utf-8"
+    typer.echo(_harmless(text).encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _harmless(text: str) -> str:
+    controls = {c for c in text if unicodedata.category(c) == "Cc" and c != "\n"}
+    return text.translate({ord(c): repr(c)[1:-1] for c in controls})
+
+
+def print_error(error: Exception | str) -> None:
     """Tell an error on standard error, without a traceback."""
-    console = Console(stderr=True)
-    console.print(f"[red]error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
+    _tell("[red]error:[/red]", str(error))
+
+
+def print_notes(notes: Sequence[str], warned: Sequence[str] = ()) -> None:
+    """Tell on standard error what a user should know."""
+    for text in warned:
+        _tell("[yellow]warning:[/yellow]", text)
+    for text in notes[:_SHOWN_NOTES]:
+        _tell("note:", text)
+    if len(notes) > _SHOWN_NOTES:
+        _tell("note:", f"and {len(notes) - _SHOWN_NOTES:,} more; --json shows all of them.")
+
+
+def _tell(sign: str, text: str) -> None:
+    console = Console(stderr=True, emoji=False)
+    console.print(f"{sign} {escape(_harmless(text))}", highlight=False, soft_wrap=True)
+
+
+def print_json(content: Mapping[str, Any]) -> None:
+    """Print one JSON object on standard output."""
+    say(json.dumps(content, indent=1, allow_nan=False))
+
+
+def parse_shares(name: str, given: str | None) -> dict[str, float] | None:
+    """Read shares of classes, such as ``yes=0.3,no=0.7``."""
+    if given is None:
+        return None
+    shares: dict[str, float] = {}
+    position = 0
+    while position < len(given) or not shares:
+        found = _SHARE.match(given, position)
+        key = "" if found is None else found[1]
+        try:
+            share = float("" if found is None else found[2])
+        except ValueError:
+            key = ""
+        if found is None or not key or key in shares:
+            raise invalid(name, "a share for each class, such as yes=0.3,no=0.7", repr(given))
+        shares[key] = share
+        position = found.end()
+    return shares
 
 
 @contextmanager
-def exit_on_error() -> Iterator[None]:
-    """Tell an error that a user can meet and exit with code 1."""
+def exit_on_error(stopped: str = "Stopped.") -> Iterator[None]:
+    """Tell an error that a user can meet and exit with code 1; with 130 where interrupted."""
     try:
-        yield
-    except (UnbagError, OSError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UnbagWarning)
+            warnings.showwarning = _show_warning
+            yield
+    except UnbagError as error:
         print_error(error)
         raise typer.Exit(1) from None
+    except UnicodeEncodeError as error:  # bytes of the command line that are no text
+        print_error(f"Names must be text in UTF-8, got {error.object!r}; rename the file.")
+        raise typer.Exit(1) from None
+    except OSError as error:
+        print_error(f"{error.filename}: {error.strerror}" if error.filename else error)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        typer.echo(f"\n{stopped}", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print_notes((), [str(message)])

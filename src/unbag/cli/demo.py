@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from unbag.cli.common import exit_on_error
-from unbag.demo import check_plot_path, plot_history, run_demo
+from unbag.demo import check_plot_path, plot_history, run_demo, write_files
 
 __all__ = ["demo"]
 
@@ -17,6 +17,10 @@ __all__ = ["demo"]
 def demo(
     output: Annotated[Path, typer.Option(help="Where to save the plot.")] = Path("demo.png"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of bags, weights and batches.")] = 0,
+    files: Annotated[
+        Path | None,
+        typer.Option(help="Only write files to this folder, to try the other commands with."),
+    ] = None,
 ) -> None:
     """Digits in ten bags, no labels: several methods side by side, and a plot.
 
@@ -24,6 +28,11 @@ def demo(
     """
     console = Console()
     start = time.perf_counter()
+    if files is not None:
+        with exit_on_error():
+            for path in write_files(files, seed=seed):
+                typer.echo(str(path))
+        return
     with exit_on_error():
         check_plot_path(output)
         rows = run_demo(seed=seed, verbose=console.is_terminal)

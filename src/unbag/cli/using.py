@@ -1,0 +1,180 @@
+"""The commands ``unbag inspect``, ``evaluate``, ``predict`` and ``export``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unbag.cli import options as given
+from unbag.cli.common import (
+    exit_on_error,
+    is_terminal,
+    parse_shares,
+    print_json,
+    print_notes,
+    say,
+)
+from unbag.estimator import export_onnx, load_model
+from unbag.workflow import evaluate_files, inspect_files, predict_files
+from unbag.workflow.outputs import check_free
+
+__all__ = ["evaluate", "export", "inspect", "predict"]
+
+_ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")]
+
+
+def inspect(
+    rows: given.Rows,
+    priors: given.Priors,
+    bag: given.Bag = None,
+    columns: given.Columns = None,
+    leave_out: given.LeaveOut = None,
+    images: given.Images = None,
+    sampling: given.Sampling = "iid",
+    level: given.Level = 0.95,
+    seed: given.Seed = 0,
+    as_json: given.AsJson = False,
+    config: given.Config = None,
+) -> None:
+    """Tell whether rows and class shares can work at all, before anything is trained.
+
+    Example: unbag inspect rows.parquet --bag district --priors shares.csv
+    """
+    with exit_on_error():
+        found = inspect_files(
+            rows,
+            bag=bag,
+            priors=priors,
+            columns=columns,
+            leave_out=leave_out or (),
+            images=images,
+            sampling=sampling,
+            level=level,
+            seed=seed,
+            verbose=is_terminal() and not as_json,
+        )
+        if as_json:
+            print_json(found.to_dict())
+            return
+        print_notes(found.notes)
+        say(str(found.inspection))
+
+
+def evaluate(
+    model: _ModelFolder,
+    rows: given.Rows,
+    bag: given.Bag = None,
+    priors: Annotated[
+        Path | None,
+        typer.Option(help="Class shares of the bags.", show_default="those of training"),
+    ] = None,
+    images: given.Images = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Page to write.", show_default="evaluation-report.html in MODEL"),
+    ] = None,
+    sampling: given.Sampling = "iid",
+    level: given.Level = 0.95,
+    title: given.Title = None,
+    device: given.Device = "auto",
+    overwrite: given.Overwrite = False,
+    as_json: given.AsJson = False,
+    config: given.Config = None,
+) -> None:
+    """Evaluate a model without labels, on rows it was not trained on, and write a report.
+
+    Example: unbag evaluate model other-rows.parquet
+    """
+    with exit_on_error():
+        found = evaluate_files(
+            model,
+            rows,
+            bag=bag,
+            priors=priors,
+            images=images,
+            report=report,
+            sampling=sampling,
+            level=level,
+            title=title,
+            device=device,
+            overwrite=overwrite,
+            verbose=is_terminal() and not as_json,
+        )
+        if as_json:
+            print_json(found.to_dict())
+            return
+        print_notes(found.notes, found.warnings)
+        say(f"{found.evaluation}\n\nreport  {found.report}")
+
+
+def predict(
+    model: _ModelFolder,
+    rows: given.Rows,
+    output: Annotated[Path, typer.Option(help="A .parquet or .csv file to write.")],
+    key: Annotated[
+        list[str] | None,
+        typer.Option(help="A column that names rows; may be repeated.", show_default="row number"),
+    ] = None,
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            help="Class shares where the rows come from: yes=0.3,no=0.7.", show_default=False
+        ),
+    ] = None,
+    probabilities: Annotated[bool, typer.Option(help="Write probabilities too.")] = True,
+    images: given.Images = None,
+    device: given.Device = "auto",
+    overwrite: given.Overwrite = False,
+    as_json: given.AsJson = False,
+    config: given.Config = None,
+) -> None:
+    """Predict the class of every row of a file, however large.
+
+    The output has the key, the class and the probability of each. A run that was stopped goes on
+    when the command is given again.
+
+    Example: unbag predict model rows.parquet --key id --output predictions.parquet
+    """
+    with exit_on_error("Stopped. What is done is kept; the same command goes on from there."):
+        made = predict_files(
+            model,
+            rows,
+            output=output,
+            key=key or (),
+            prior=parse_shares("prior", prior),
+            probabilities=probabilities,
+            images=images,
+            device=device,
+            overwrite=overwrite,
+            verbose=is_terminal() and not as_json,
+        )
+        if as_json:
+            print_json(made.to_dict())
+            return
+        before = f", {made.rows_before:,} of them by an earlier run" if made.rows_before else ""
+        say(f"{made.rows:,} rows predicted{before}")
+        for name, share in made.shares.items():
+            say(f"  {name:<20} {share:7.2%}")
+        say(f"output  {made.output}")
+
+
+def export(
+    model: _ModelFolder,
+    output: Annotated[Path, typer.Option(help="The .onnx file to write.")],
+    overwrite: given.Overwrite = False,
+    as_json: given.AsJson = False,
+    config: given.Config = None,
+) -> None:
+    """Write a model as ONNX, checked against the original.
+
+    Its input are encoded rows; how columns are encoded stands in the metadata of the file.
+
+    Example: unbag export model --output model.onnx
+    """
+    with exit_on_error():
+        check_free("output", output, overwrite=overwrite)
+        made = export_onnx(load_model(model), output)
+        if as_json:
+            print_json({"output": str(made)})
+        else:
+            say(f"output  {made}")

@@ -1,0 +1,71 @@
+"""The check before training, from files."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from unbag.inspection import Inspection
+from unbag.validation import check_number
+from unbag.workflow.reading import inspect_rows, read_inputs
+
+__all__ = ["InspectedFiles", "inspect_files"]
+
+
+@dataclass(frozen=True, eq=False)
+class InspectedFiles:
+    """What :func:`inspect_files` found.
+
+    Attributes
+    ----------
+    inspection : Inspection
+    features : tuple of str
+        What the columns become.
+    notes : tuple of str
+        What a user should know, one sentence each.
+    """
+
+    inspection: Inspection
+    features: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, fit for JSON."""
+        return {
+            **self.inspection.to_dict(),
+            "features": list(self.features),
+            "input_notes": list(self.notes),
+        }
+
+
+def inspect_files(
+    rows: Any,
+    *,
+    bag: str | None = None,
+    priors: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    leave_out: Sequence[str] = (),
+    images: str | os.PathLike[str] | None = None,
+    sampling: str = "iid",
+    level: float = 0.95,
+    seed: int = 0,
+    verbose: bool = False,
+) -> InspectedFiles:
+    """Tell whether rows and priors in files can work at all, before anything is trained.
+
+    Parameters are those of :func:`unbag.workflow.fit_files` and :func:`unbag.inspect`; of more
+    than 50,000 rows, so many drawn by ``seed`` serve for the test of the assumption.
+    """
+    check_number("seed", seed, low=0, integer=True)
+    inputs = read_inputs(
+        rows,
+        bag=bag,
+        priors=priors,
+        verbose=verbose,
+        columns=columns,
+        leave_out=leave_out,
+        images=images,
+    )
+    inspection = inspect_rows(inputs, seed, sampling=sampling, level=level)
+    features = tuple(getattr(inputs.rows.encoding, "feature_names", ()))
+    return InspectedFiles(inspection, features, inputs.notes)

@@ -1,0 +1,237 @@
+"""The label-free evaluation of a model on rows from files, and its report."""
+
+import json
+import os
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unbag.bags import Bags
+from unbag.estimator import UnbagClassifier
+from unbag.evaluation import Evaluation, evaluate, reliability_diagram
+from unbag.exceptions import InvalidInputError, RankError, UnbagWarning
+from unbag.files import write_whole
+from unbag.inspection import Inspection, trivial_model
+from unbag.priors import ClassPriors
+from unbag.report import build_report, render_html
+from unbag.validation import invalid, shorten
+from unbag.workflow.config import CONFIG, load_toml
+from unbag.workflow.outputs import check_free
+from unbag.workflow.reading import (
+    Inputs,
+    inspect_rows,
+    load_for_files,
+    read_inputs,
+    read_table_of_priors,
+)
+
+__all__ = [
+    "EVALUATED",
+    "EVALUATION",
+    "INSPECTION",
+    "REPORT",
+    "EvaluatedModel",
+    "bag_column",
+    "evaluate_files",
+    "judge",
+    "write_report",
+]
+
+REPORT, INSPECTION, EVALUATION = "report.html", "inspection.json", "evaluation.json"
+EVALUATED = "evaluation-report.html"
+_SHOWN_FEATURES = 500
+_SHOWN_NOTES = 100
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluatedModel:
+    """What :func:`evaluate_files` found.
+
+    Attributes
+    ----------
+    evaluation : Evaluation
+    report : Path
+        The page; a JSON file of the same name has its content.
+    warnings, notes : tuples of str
+        What speaks against trusting the numbers; what else a user should know.
+    """
+
+    evaluation: Evaluation
+    report: Path
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, fit for JSON."""
+        return {
+            "evaluation": self.evaluation.to_dict(),
+            "report": str(self.report),
+            "warnings": list(self.warnings),
+            "notes": list(self.notes),
+        }
+
+
+def evaluate_files(
+    model: str | os.PathLike[str],
+    rows: Any,
+    *,
+    bag: str | None = None,
+    priors: str | os.PathLike[str] | None = None,
+    images: str | os.PathLike[str] | None = None,
+    report: str | os.PathLike[str] | None = None,
+    sampling: str = "iid",
+    level: float = 0.95,
+    title: str | None = None,
+    device: str = "auto",
+    overwrite: bool = False,
+    verbose: bool = False,
+) -> EvaluatedModel:
+    """Evaluate a saved model without labels on other rows of bags, and write a report.
+
+    Parameters
+    ----------
+    model : path
+        A model folder.
+    rows : path or list of paths
+        Rows that the model was not trained on.
+    bag : str, optional
+        Column of bag ids; by default that of training.
+    priors : path, optional
+        Class shares of the bags; by default those of training.
+    images : path, optional
+        Folder of the images that the table in ``rows`` names.
+    report : path, optional
+        The page to write; by default ``evaluation-report.html`` in the model folder. A JSON
+        file beside it has the same content.
+    sampling, level
+        As in :func:`unbag.evaluate_predictions`.
+    title : str, optional
+        Of the report.
+    device : str, default="auto"
+    overwrite : bool, default=False
+        Replace a report that is there.
+    verbose : bool, default=False
+
+    Returns
+    -------
+    EvaluatedModel
+    """
+    clf = load_for_files(model, device)
+    page = Path(model, EVALUATED) if report is None else Path(report)
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise invalid("report", "a file name that ends in .html", page)
+    for path in (page, page.with_suffix(".json")):
+        check_free("report", path, overwrite=overwrite)
+    bag = bag_column(model) if bag is None else bag
+    notes: tuple[str, ...] = ()
+    table = clf.priors_ if clf.priors is None else ClassPriors.of(clf.priors)
+    if priors is not None:
+        given, notes = read_table_of_priors(priors, bag)
+        table = _in_order_of(clf, given)
+        clf.priors = table
+    inputs = read_inputs(
+        rows, bag=bag, priors=table, verbose=verbose, images=images, encoding=clf.encoding_
+    )
+    inspection = inspect_rows(inputs, 0, sampling=sampling, level=level)
+    evaluation, found, content = judge(
+        clf, inputs.bags(), inputs, inspection, title=title, sampling=sampling, level=level
+    )
+    if evaluation is None:  # the reason stands last
+        raise InvalidInputError(found[-1])
+    write_report(content, page)
+    return EvaluatedModel(evaluation, page, found, notes + inputs.notes)
+
+
+def judge(
+    clf: UnbagClassifier,
+    untouched: Bags | None,
+    inputs: Inputs,
+    inspection: Inspection,
+    *,
+    training_bag_ids: Any = None,
+    title: str | None,
+    sampling: str,
+    level: float,
+) -> tuple[Evaluation | None, tuple[str, ...], dict[str, Any]]:
+    """Evaluate a model on rows that it was not trained on; warnings; content of the report."""
+    evaluation, reliability, predicted = None, None, None
+    found: list[str] = []
+    if untouched is None:
+        found.append("No rows were kept for an evaluation.")
+    else:
+        predicted = clf.predict(untouched)
+        trivial = trivial_model(predicted, untouched.bag_ids, untouched.priors)
+        found += trivial.reasons
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", UnbagWarning)
+                evaluation = evaluate(clf, untouched, sampling=sampling, level=level)
+            for warning in caught:
+                if issubclass(warning.category, UnbagWarning):
+                    found.append(str(warning.message))
+                else:
+                    warnings.warn_explicit(warning.message, warning.category, "", 0)
+            reliability = reliability_diagram(
+                clf.predict_proba(untouched),
+                untouched.bag_ids,
+                priors=untouched.priors,
+                test_prior=clf.test_prior_,
+            )
+        except RankError as error:
+            found.append(f"The rows do not allow an evaluation without labels: {error}")
+    encoding = clf.encoding_
+    features = list(getattr(encoding, "feature_names", ()))
+    data = {
+        "files": list(inputs.files),
+        "rows": len(inputs.rows.X),
+        "held_out_rows": 0 if untouched is None else untouched.n_rows,
+        "features": features[:_SHOWN_FEATURES],
+        "left_out": getattr(encoding, "left_out", {}),
+        "notes": _first(inputs.notes),
+    }
+    content = build_report(
+        clf,
+        evaluation,
+        inspection,
+        bag_ids=None if untouched is None else untouched.bag_ids,
+        predicted=predicted,
+        training_bag_ids=training_bag_ids,
+        reliability=reliability,
+        data=data,
+        warnings=found,
+        title=title,
+    )
+    return evaluation, tuple(found), content
+
+
+def _first(notes: tuple[str, ...]) -> list[str]:
+    more = len(notes) - _SHOWN_NOTES
+    return [*notes[:_SHOWN_NOTES], *([f"And {more:,} more."] if more > 0 else [])]
+
+
+def write_report(content: dict[str, Any], page: Path) -> None:
+    """Write a report as HTML, and its content as JSON beside it."""
+    write_whole(page, render_html(content))
+    write_whole(page.with_suffix(".json"), json.dumps(content, ensure_ascii=False) + "\n")
+
+
+def bag_column(model: str | os.PathLike[str]) -> str | None:
+    """Name the column of bag ids that a model was trained with, where its folder says so."""
+    try:
+        found = load_toml(Path(model, CONFIG)).get("bag")
+    except InvalidInputError:
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _in_order_of(clf: UnbagClassifier, given: ClassPriors) -> ClassPriors:
+    """Columns of the priors in the order of the classes of a model."""
+    names = [str(name) for name in clf.classes_]
+    has = [str(name) for name in given.classes]
+    if sorted(names) != sorted(has):
+        raise invalid("priors", f"of the classes {shorten(clf.classes_)}", shorten(given.classes))
+    order = np.array([has.index(name) for name in names])
+    return ClassPriors(given.values[:, order], given.bag_ids, clf.classes_)

@@ -1,0 +1,314 @@
+"""Predictions for any number of rows, in bounded memory, in parts that survive a stop."""
+
+import hashlib
+import json
+import os
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import torch
+from numpy.typing import NDArray
+
+from unbag.estimator import UnbagClassifier
+from unbag.io import TableEncoding, TableFiles, read_rows
+from unbag.io.tables import batch_rows_of
+from unbag.validation import check_choice, invalid, shorten
+from unbag.workflow.outputs import check_free, check_not_input
+from unbag.workflow.parts import CLASS, Parts, parts_folder
+from unbag.workflow.progress import RowProgress
+from unbag.workflow.reading import load_for_files, paths_of, shares_by_class
+
+__all__ = ["PredictedFile", "predict_files"]
+
+_BATCH_ROWS = 1 << 16
+_PART_ROWS = 1 << 20  # rows after which what is done is kept
+_SUFFIXES = (".parquet", ".csv")
+_ROW = "row"
+
+
+@dataclass(frozen=True)
+class PredictedFile:
+    """What :func:`predict_files` wrote.
+
+    Attributes
+    ----------
+    output : Path
+    rows, rows_before : int
+        Rows in it, and how many of them an earlier run that was stopped had done.
+    shares : dict
+        Share of the rows predicted as each class.
+    """
+
+    output: Path
+    rows: int
+    rows_before: int
+    shares: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, fit for JSON."""
+        return {**vars(self), "output": str(self.output)}
+
+
+def predict_files(
+    model: str | os.PathLike[str],
+    rows: Any,
+    *,
+    output: str | os.PathLike[str],
+    key: Sequence[str] = (),
+    prior: Mapping[str, float] | None = None,
+    probabilities: bool = True,
+    images: str | os.PathLike[str] | None = None,
+    device: str = "auto",
+    overwrite: bool = False,
+    verbose: bool = False,
+) -> PredictedFile:
+    """Predict the class of every row of a file, however large.
+
+    Rows are read, encoded and predicted some ten thousand at a time. Every million rows, what is
+    done is put in a hidden folder beside ``output``; the same call after a stop goes on from
+    there. The output appears when all rows are done.
+
+    Parameters
+    ----------
+    model : path
+        A model folder.
+    rows : path or list of paths
+        Files like those of training; the column of bag ids is not needed.
+    output : path
+        A ``.parquet`` or ``.csv`` file, with the columns of ``key``, ``class``, and one of
+        probabilities a class, ``p_`` and its name.
+    key : sequence of str
+        Columns of the input that name a row; by default ``row``, its number from 0.
+    prior : dict, optional
+        Class shares where the rows come from; by default those that the model was made for.
+    probabilities : bool, default=True
+        Whether to write probabilities.
+    images : path, optional
+        Folder of the images that the table in ``rows`` names.
+    device : str, default="auto"
+    overwrite : bool, default=False
+        Replace an output that is there.
+    verbose : bool, default=False
+        Show progress.
+
+    Returns
+    -------
+    PredictedFile
+    """
+    target = Path(output)
+    check_choice("output", target.suffix.lower(), _SUFFIXES)
+    check_free("output", target, overwrite=overwrite or parts_folder(target).is_dir())
+    clf = load_for_files(model, device)
+    source = _source(clf, rows, list(key), images, verbose)
+    if prior is not None:
+        prior = shares_by_class("prior", prior, clf.classes_)
+    settings = [source.fingerprint, prior and list(prior.values()), probabilities, list(key)]
+    fingerprint = _fingerprint(Path(model), settings)
+    parts = Parts(target, fingerprint, len(clf.classes_), _PART_ROWS)
+    check_free("output", target, overwrite=overwrite or parts.rows > 0)
+    check_not_input(target, source.files)
+    before = parts.rows
+    names = [f"p_{name}" for name in clf.classes_] if probabilities else []
+    _check_names([*source.key_names, CLASS, *names])
+    if target.suffix.lower() == ".csv":
+        _check_csv(source.key_types)
+    predicted = closing(_predicted(clf, source.blocks(before), prior))
+    with RowProgress("predicting", verbose) as progress, closing(parts), predicted as blocks:
+        progress(before, source.n_rows)
+        for keys, chances in blocks:
+            best = chances.argmax(1)
+            columns = [*keys, _classes(clf, best)]
+            columns += [pa.array(column) for column in chances.T.astype(np.float32)[: len(names)]]
+            batch = pa.record_batch(columns, names=[*source.key_names, CLASS, *names])
+            parts.add(batch, np.bincount(best, minlength=len(clf.classes_)))
+            progress(parts.rows, source.n_rows)
+        parts.finish()
+    shares = (parts.counts / max(1, parts.rows)).tolist()
+    return PredictedFile(
+        target, parts.rows, before, dict(zip(map(str, clf.classes_), shares, strict=True))
+    )
+
+
+def _predicted(
+    clf: UnbagClassifier,
+    blocks: Iterator[tuple[list[pa.Array], NDArray[Any]]],
+    prior: Mapping[Any, float] | None,
+) -> Generator[tuple[list[pa.Array], NDArray[np.float64]], None, None]:
+    """Yield keys and probabilities in order, while the next blocks are predicted.
+
+    Each block has one thread of its own. Threads that share a block would wait for one another at
+    every layer, and its rounding would depend on their number.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    pool = ThreadPoolExecutor(threads)
+    waiting: deque[tuple[list[pa.Array], Future[NDArray[np.float64]]]] = deque()
+    try:
+        for keys, X in blocks:
+            waiting.append((keys, pool.submit(clf.predict_proba, X, prior)))
+            if len(waiting) > threads:
+                first, chances = waiting.popleft()
+                yield first, chances.result()
+        for keys, chances in waiting:
+            yield keys, chances.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)
+
+
+@dataclass(frozen=True, eq=False)
+class _TableSource:
+    """Rows of a table and the columns that name them."""
+
+    table: TableFiles
+    encoding: TableEncoding
+    key: list[str]
+
+    @property
+    def n_rows(self) -> int:
+        return self.table.n_rows
+
+    @property
+    def key_names(self) -> list[str]:
+        return self.key or [_ROW]
+
+    @property
+    def key_types(self) -> pa.Schema:
+        return pa.schema([self.table.schema.field(name) for name in self.key])
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self.table.files
+
+    @property
+    def fingerprint(self) -> str:
+        return self.table.fingerprint()
+
+    def blocks(self, skip: int) -> Iterator[tuple[list[pa.Array], NDArray[Any]]]:
+        """Yield keys and rows, the same blocks wherever an earlier run was stopped."""
+        wanted = [*dict.fromkeys([*self.encoding.columns, *self.key])]
+        size = min(_BATCH_ROWS, batch_rows_of(max(len(wanted), self.encoding.n_features)))
+        batches = self.table.batches(wanted, batch_rows=size, skip_rows=skip)
+        for block in _rebatched(batches, size):
+            keys = [block.column(name) for name in self.key] or [_numbers(skip, len(block))]
+            yield keys, self.encoding.transform(block)
+            skip += len(block)
+
+
+@dataclass(frozen=True, eq=False)
+class _ArraySource:
+    """Rows that were read as a whole: arrays, images."""
+
+    X: NDArray[Any]
+    keys: list[pa.Array]
+    key_names: list[str]
+    files: tuple[Path, ...]
+    fingerprint: str
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.X)
+
+    @property
+    def key_types(self) -> pa.Schema:
+        return pa.schema(
+            [(name, key.type) for name, key in zip(self.key_names, self.keys, strict=True)]
+        )
+
+    def blocks(self, skip: int) -> Iterator[tuple[list[pa.Array], NDArray[Any]]]:
+        """Yield keys and rows, the same blocks wherever an earlier run was stopped."""
+        for start in range(skip, len(self.X), _BATCH_ROWS):
+            X = self.X[start : start + _BATCH_ROWS]
+            yield [key.slice(start, len(X)) for key in self.keys], X
+
+
+def _source(
+    clf: UnbagClassifier,
+    rows: Any,
+    key: list[str],
+    images: str | os.PathLike[str] | None,
+    verbose: bool,
+) -> _TableSource | _ArraySource:
+    paths = paths_of(rows)
+    encoding = clf.encoding_
+    is_npz = paths[0].suffix.lower() == ".npz"
+    if isinstance(encoding, TableEncoding) and not is_npz and images is None:
+        table = TableFiles(paths, text=encoding.text_columns, ids=key)
+        table.check_columns("key", key)
+        encoding.check_schema(table.schema)
+        return _TableSource(table, encoding, key)
+    if is_npz and key:
+        raise invalid("key", "left out with an .npz file", shorten(key))
+    with RowProgress("reading rows", verbose) as progress:
+        read = read_rows(paths, images=images, encoding=encoding, progress=progress)
+    content = hashlib.sha256(np.ascontiguousarray(read.X).data).hexdigest()
+    if is_npz:
+        keys = [_numbers(0, len(read.X))]
+        return _ArraySource(read.X, keys, [_ROW], tuple(paths), content)
+    table = TableFiles(paths, ids=key)
+    table.check_columns("key", key)
+    parts = [list(batch.columns) for batch in table.batches(key)] if key else []
+    keys = [pa.chunked_array(columns).combine_chunks() for columns in zip(*parts, strict=True)]
+    keys = keys or [_numbers(0, len(read.X))]
+    content += table.fingerprint()
+    return _ArraySource(read.X, keys, key or [_ROW], table.files, content)
+
+
+def _rebatched(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
+    """Cut batches anew, all of one size but the last: rounding may depend on the place of a row."""
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        waiting.append(batch)
+        count += len(batch)
+        while count >= size:
+            block = _joined(waiting)
+            rest = block.slice(size)
+            yield block.slice(0, size)
+            waiting, count = [rest], len(rest)
+    if count:
+        yield _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _classes(clf: UnbagClassifier, index: NDArray[np.int64]) -> pa.Array:
+    names = pa.array(clf.classes_.tolist())
+    return pa.DictionaryArray.from_arrays(pa.array(index.astype(np.int32)), names)
+
+
+def _numbers(start: int, count: int) -> pa.Array:
+    return pa.array(np.arange(start, start + count, dtype=np.int64))
+
+
+def _check_names(names: list[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        remedy = "rename the key columns."
+        raise invalid("key", "columns of other names than the output has", shorten(twice), remedy)
+
+
+def _check_csv(keys: pa.Schema) -> None:
+    for field in keys:
+        try:
+            pa.csv.write_csv(pa.schema([field]).empty_table(), pa.BufferOutputStream())
+        except pa.ArrowException:
+            got = f"{field.name!r} of type {field.type}"
+            remedy = "write a .parquet file, or choose another key."
+            raise invalid("key", "columns that a CSV file can hold", got, remedy) from None
+
+
+def _fingerprint(model: Path, settings: list[Any]) -> str:
+    digest = hashlib.sha256((model / "model.json").read_bytes())  # it has those of the other files
+    digest.update(json.dumps([settings, _BATCH_ROWS, _PART_ROWS], default=str).encode())
+    return digest.hexdigest()

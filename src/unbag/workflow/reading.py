@@ -1,0 +1,160 @@
+"""Rows and class priors from files, matched by bag id."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unbag.bags import Bags
+from unbag.estimator import UnbagClassifier, load_model
+from unbag.inspection import Inspection, inspect
+from unbag.io import InputRows, TableFiles, match_bags, read_priors, read_rows
+from unbag.priors import ClassPriors
+from unbag.training import resolve_device
+from unbag.validation import invalid, shorten
+from unbag.workflow.progress import RowProgress
+
+__all__ = [
+    "Inputs",
+    "inspect_rows",
+    "load_for_files",
+    "paths_of",
+    "read_inputs",
+    "read_table_of_priors",
+    "shares_by_class",
+]
+
+_INSPECTED = 50_000  # rows that the test of the assumption looks at
+_NPZ_BAGS = "bag_ids"
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Rows, their bags and the class priors of these.
+
+    Attributes
+    ----------
+    rows
+        As they were read.
+    priors
+        Of all bags in the file of priors.
+    files
+        Where rows and priors came from.
+    notes
+        What a user should know, one sentence each.
+    """
+
+    rows: InputRows
+    priors: ClassPriors
+    files: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def bag_ids(self) -> NDArray[Any]:
+        """(n,) bag of every row."""
+        assert self.rows.bag_ids is not None  # read_inputs always names the column
+        return self.rows.bag_ids
+
+    def bags(self) -> Bags:
+        """Rows as Bags, without the priors of bags that have none."""
+        here = np.isin(np.arange(self.priors.n_bags), self.priors.encode(self.bag_ids))
+        return Bags(self.rows.X, self.bag_ids, self.priors.subset(here))
+
+
+def paths_of(rows: Any) -> list[Path]:
+    """Name the files of the rows as a list of paths."""
+    given = [rows] if isinstance(rows, str | os.PathLike) else list(rows)
+    if not given:
+        raise invalid("rows", "at least one file or folder", "none")
+    return [Path(path) for path in given]
+
+
+def read_inputs(
+    rows: Any,
+    *,
+    bag: str | None,
+    priors: str | os.PathLike[str] | ClassPriors,
+    verbose: bool = False,
+    **options: Any,
+) -> Inputs:
+    """Read rows and priors and match them.
+
+    Parameters
+    ----------
+    rows : path or list of paths
+    bag : str or None
+        Column of bag ids; in an ``.npz`` file the array, by default "bag_ids".
+    priors : path or ClassPriors
+    verbose : bool
+        Show progress.
+    **options
+        Of :func:`unbag.io.read_rows`.
+    """
+    paths = paths_of(rows)
+    files = [str(path) for path in paths]
+    if bag is None:
+        if paths[0].suffix.lower() != ".npz":
+            has = _column_names(paths)
+            remedy = f"name one with --bag (bag=); the rows have {has}."
+            raise invalid("bag", "the name of the column of bag ids", "none", remedy)
+        bag = _NPZ_BAGS
+    notes: tuple[str, ...] = ()
+    if not isinstance(priors, ClassPriors):
+        files.append(str(priors))
+        priors, notes = read_table_of_priors(priors, bag)
+    with RowProgress("reading rows", verbose) as progress:
+        read = read_rows(paths, bag=bag, progress=progress, **options)
+    assert read.bag_ids is not None
+    notes += (*read.notes, *match_bags(read.bag_ids, priors))
+    return Inputs(read, priors, tuple(files), notes)
+
+
+def read_table_of_priors(
+    path: str | os.PathLike[str], bag: str | None
+) -> tuple[ClassPriors, tuple[str, ...]]:
+    """Read a file of priors, and what is to be said of it."""
+    found = read_priors(path, bag=bag)
+    return found.priors, found.notes
+
+
+def load_for_files(model: str | os.PathLike[str], device: str) -> UnbagClassifier:
+    """Load a model that knows how files become its rows."""
+    clf = load_model(model)
+    if clf.encoding_ is None:
+        got = f"{model}, which was not"
+        remedy = "use its predict in Python, or train it with `unbag fit`."
+        raise invalid("model", "one that was trained from files", got, remedy)
+    clf.device = device
+    resolve_device(device)
+    return clf
+
+
+def shares_by_class(
+    name: str, given: Mapping[str, float], classes: NDArray[Any]
+) -> dict[Any, float]:
+    """Shares by class, in the order of the classes; these may be named as text."""
+    known = {str(label): label for label in classes.tolist()}
+    shares = {str(label): share for label, share in given.items()}
+    if sorted(shares) != sorted(known):
+        allowed = f"a share of each of the classes {shorten(known, limit=20)}"
+        raise invalid(name, allowed, shorten(shares, limit=20))
+    return {label: shares[text] for text, label in known.items()}
+
+
+def _column_names(paths: list[Path]) -> str:
+    return shorten(TableFiles(paths).schema.names, limit=20)
+
+
+def inspect_rows(inputs: Inputs, seed: int, **options: Any) -> Inspection:
+    """Inspect priors and rows; of many rows, a sample serves for the test of the assumption."""
+    index = inputs.priors.encode(inputs.bag_ids)
+    sizes = np.bincount(index, minlength=inputs.priors.n_bags)
+    X, ids = inputs.rows.X, inputs.bag_ids
+    if len(X) > _INSPECTED:
+        chosen = np.sort(np.random.default_rng(seed).choice(len(X), _INSPECTED, replace=False))
+        X, ids = X[chosen], ids[chosen]
+    return inspect(inputs.priors, sizes, X=np.asarray(X), bag_ids=ids, **options)

@@ -1,0 +1,87 @@
+"""The page ``docs/errors.md``, made from the table of bad inputs.
+
+``python tests/workflow/errors_page.py`` writes it again.
+"""
+
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from bad_inputs import BAD_INPUTS, BadInput
+from small_files import train, write_files
+from typer.testing import CliRunner
+
+from unbag.cli import app
+
+PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+HEAD = """# What is refused, and the message
+
+Every row of these tables is tested: the command ends with exit code 1 (2 where the command line \
+itself is wrong), prints this message and no traceback, and leaves every file as it was. The page \
+is made by `python tests/workflow/errors_page.py` from `tests/workflow/bad_inputs.py`.
+
+Exit codes of all commands: 0 done, 1 refused, 2 wrong command line, 130 interrupted (the same \
+command goes on from there).
+"""
+
+
+def run(command: str) -> Any:
+    """Run a command in this process, in the current folder."""
+    return CliRunner().invoke(app, shlex.split(command), prog_name="unbag")
+
+
+def message(stderr: str) -> str:
+    """What a command told, on one line: without the box around it, notes and warnings."""
+    boxed = [line.strip("│ ") for line in stderr.splitlines() if line.startswith("│")]
+    if boxed:
+        return " ".join(boxed)
+    lines = stderr.splitlines()
+    return " ".join(line.removeprefix("error: ") for line in lines if line.startswith("error: "))
+
+
+def content(folder: Path) -> dict[str, bytes | None]:
+    """Every file below a folder and what is in it; None for folders."""
+    paths = sorted(folder.rglob("*"))
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in paths}
+
+
+def page(messages: dict[BadInput, str]) -> str:
+    """Make the page."""
+    parts = [HEAD]
+    for topic, cases in groupby(messages, key=lambda case: case.topic):
+        parts.append(f"\n## {topic.capitalize()}\n\n| what is wrong | message |\n|---|---|\n")
+        parts += [f"| {_cell(case.wrong)} | {_cell(messages[case])} |\n" for case in cases]
+    return "".join(parts)
+
+
+def _cell(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "\\<").replace("*", "\\*")
+
+
+def main() -> None:
+    """Write the page."""
+    messages = {}
+    with tempfile.TemporaryDirectory() as name:
+        made = Path(name, "made")
+        made.mkdir()
+        write_files(made)
+        train(made)
+        for case in BAD_INPUTS:
+            folder = Path(name, "files")
+            shutil.copytree(made, folder)
+            os.chdir(folder)
+            case.make(folder)
+            messages[case] = message(run(case.command).stderr)
+            os.chdir(name)
+            shutil.rmtree(folder)
+    PAGE.write_text(page(messages), encoding="utf-8")
+    sys.stdout.write(f"{len(messages)} cases in {PAGE}\n")
+
+
+if __name__ == "__main__":
+    main()

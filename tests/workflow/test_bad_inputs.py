@@ -1,0 +1,46 @@
+"""Every bad input gets a message, no traceback, and changes nothing."""
+
+import pytest
+from bad_inputs import BAD_INPUTS
+from errors_page import PAGE, content, message, page, run
+
+IDS = [f"{case.topic}: {case.wrong}" for case in BAD_INPUTS]
+# Messages of torch, sqlite, pyarrow and the like may differ between versions of them.
+FOREIGN = (
+    "(",
+    "Invalid value",
+    "Missing",
+    "No such",
+    "got Parquet magic",
+    "got CSV parse",
+    "got Un",
+)
+
+
+@pytest.mark.parametrize("case", BAD_INPUTS, ids=IDS)
+def test_bad_inputs_are_refused(folder, case):
+    case.make(folder)
+    before = content(folder)
+    result = run(case.command)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert result.exit_code in (1, 2), result.output
+    told = message(result.stderr)
+    assert told, result.stderr
+    assert result.stdout == ""
+    assert str(folder) not in told
+    assert content(folder) == before
+    listed = PAGE.read_text(encoding="utf-8")
+    if not any(sign in told for sign in FOREIGN):
+        assert page({case: told}).splitlines()[-1] in listed, "run errors_page.py again"
+
+
+def test_the_table_is_large_and_the_page_has_every_case():
+    assert len(BAD_INPUTS) >= 60
+    assert len(set(IDS)) == len(IDS)
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    assert sum(line.startswith("| ") for line in lines) == len(BAD_INPUTS) + len(
+        {case.topic for case in BAD_INPUTS}
+    )
+    for case in BAD_INPUTS:
+        start = page({case: ""}).splitlines()[-1].removesuffix(" |").rstrip()
+        assert any(line.startswith(start) for line in lines), case.wrong

@@ -1,0 +1,86 @@
+"""Options as TOML: what is written is read again, and what is read fits the options."""
+
+import math
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unbag.exceptions import InvalidInputError
+from unbag.workflow.config import read_config, to_toml
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+SCALARS = st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(), TEXT)
+
+
+def same(one, other):
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float) and math.isnan(one):
+        return math.isnan(other)
+    return type(one) is type(other) and one == other
+
+
+@given(st.one_of(SCALARS, st.lists(SCALARS, max_size=4)))
+def test_every_value_comes_back(value):
+    assert same(value, tomllib.loads(to_toml({"key": value}))["key"])
+
+
+@pytest.mark.parametrize(
+    "text", ['"', "'''", '"""', "a\nb", "a\x7fb\x00", "\\u0041", "# no", "[x]", "🐄\u202e", "\x85"]
+)
+def test_hostile_texts_come_back(text):
+    assert tomllib.loads(to_toml({"a": text, "b": [text]})) == {"a": text, "b": [text]}
+
+
+def test_half_characters_of_file_names_become_a_sign():
+    assert tomllib.loads(to_toml({"rows": "a\udcff.csv"})) == {"rows": "a?.csv"}
+
+
+def test_none_is_left_out():
+    assert to_toml({"a": None, "b": False, "c": []}) == "b = false\nc = []\n"
+
+
+KNOWN = {
+    "epochs": int | None,
+    "alpha": float,
+    "calibrate": bool | None,
+    "bag": str | None,
+    "leave_out": list[str] | None,
+}
+
+
+def test_options_of_all_types(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text("epochs=3\nalpha=1\ncalibrate=true\nbag='x'\nleave-out=['a']\n")
+    found = read_config(file, "fit", KNOWN)
+    assert found == {"epochs": 3, "alpha": 1, "calibrate": True, "bag": "x", "leave_out": ["a"]}
+
+
+def test_a_table_for_each_command(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text("[fit]\nepochs = 3\n[predict]\nkey = ['id']\n")
+    assert read_config(file, "fit", KNOWN) == {"epochs": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("epochs = 3.0", "epochs in config file .* must be a whole number, got 3.0"),
+        ("alpha = 'x'", "alpha .* must be a number, got 'x'"),
+        ("calibrate = 'yes'", "calibrate .* must be true or false, got 'yes'"),
+        ("bag = ['x']", "bag .* must be text in quotes"),
+        ("leave_out = ['x', 1]", "leave_out .* must be a list of text in quotes"),
+        ("bag = 2024-01-01", "bag .* must be text in quotes"),
+        ("x = 1", "options in .* must be those of `unbag fit`, got unknown 'x'; it has 'alpha'"),
+        ("[tune]", r"plain options, or tables with one called \[fit\], got the tables 'tune'"),
+        ("epochs = 1\n[fit]", "got both options and the tables 'fit'"),
+        ("x = " + "'" + "a" * (1 << 20) + "'", "at most 1 MB"),
+    ],
+)
+def test_bad_files(tmp_path, text, message):
+    file = tmp_path / "c.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidInputError, match=message):
+        read_config(file, "fit", KNOWN)

@@ -1,0 +1,320 @@
+"""The commands that work on files: every option, JSON, exit codes, help."""
+
+import inspect
+import json
+import re
+import shlex
+import warnings
+from typing import get_type_hints
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+import typer
+from errors_page import content, run
+from small_files import QUICK
+
+import unbag
+from unbag.cli import app, common, training, using
+from unbag.cli.common import parse_shares
+from unbag.exceptions import ConditioningWarning, InvalidInputError
+from unbag.workflow import fit_files
+
+COMMANDS = {
+    "inspect": using.inspect,
+    "fit": training.fit,
+    "tune": training.tune,
+    "evaluate": using.evaluate,
+    "predict": using.predict,
+    "export": using.export,
+}
+GIVEN = "rows.parquet --bag district --priors shares.csv"
+SMALL = " ".join(f"--{name} {value}" for name, value in QUICK.items())
+
+
+def done(command):
+    result = run(command)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def as_json(command):
+    """The JSON object that a command prints, with nothing else on standard output."""
+    return json.loads(done(f"{command} --json").stdout)
+
+
+def no_constant(name):
+    raise AssertionError(name)
+
+
+# ---------------------------------------------------------------------------------------- fit
+
+
+def test_fit_shows_what_it_made(folder):
+    result = done(f"fit {GIVEN} {SMALL} --output new")
+    assert "verdict: " in result.stdout
+    assert "trained u-prr for 2 epochs" in result.stdout
+    assert re.search(r"accuracy +\d", result.stdout)
+    assert "report  new/report.html" in result.stdout
+    assert "note: Column 'id' is left out" in result.stderr
+    assert (folder / "new" / "config.toml").is_file()
+
+
+def test_every_option_of_fit_reaches_the_model(folder):
+    command = (
+        f"fit {GIVEN} --output new --columns age --columns city --leave-out income "
+        "--method u-prr --test-prior no=0.6,yes=0.4 --alpha 0.4 --ascent-scale 2 --model mlp "
+        "--depth 2 --width 8 --dropout 0.1 --epochs 3 --batch-size 50 --learning-rate 0.01 "
+        "--weight-decay 0.001 --early-stopping --n-iter-no-change 5 --validation-share 0.3 "
+        "--evaluation-share 0.25 --calibrate --sampling exact --level 0.9 --precision float64 "
+        "--title Title --seed 4 --device cpu"
+    )
+    made = as_json(command)
+    assert made["model"] == "new"
+    assert made["evaluation"]["level"] == 0.9
+    clf = unbag.load_model("new")
+    settings = {
+        "method": "u-prr",
+        "alpha": 0.4,
+        "ascent_scale": 2.0,
+        "model": "mlp",
+        "depth": 2,
+        "width": 8,
+        "dropout": 0.1,
+        "epochs": 3,
+        "batch_size": 50,
+        "learning_rate": 0.01,
+        "weight_decay": 0.001,
+        "early_stopping": True,
+        "n_iter_no_change": 5,
+        "precision": "float64",
+        "random_state": 4,
+        "device": "cpu",
+    }
+    assert {name: getattr(clf, name) for name in settings} == settings
+    np.testing.assert_allclose(clf.test_prior_, [0.4, 0.6])
+    assert clf.encoding_.columns == ("age", "city")
+    assert clf.calibration_ is not None
+    assert made["evaluation"]["n_rows"] == pytest.approx(90, abs=2)
+    report = json.loads((folder / "new" / "report.json").read_text())
+    assert report["title"] == "Title"
+    # What the folder keeps is enough to make it again, and the command line has the last word.
+    again = as_json("fit --config new/config.toml --output again")
+    assert again["evaluation"] == made["evaluation"]
+    first, second = content(folder / "new"), content(folder / "again")
+    assert first["model.safetensors"] == second["model.safetensors"]
+    assert as_json("fit --config new/config.toml --output third --epochs 1")["epochs"] == 1
+
+
+def test_flood_level_and_overwrite(folder):
+    done(f"fit {GIVEN} {SMALL} --method u-flood --flood-level 0.2 --output model --overwrite")
+    assert unbag.load_model("model").flood_level == 0.2
+    assert not (folder / ".model.work").exists()
+
+
+def test_images_and_arrays(folder):
+    shares = "--priors shares.csv"
+    done(f"fit images.csv --images images --bag district {shares} {SMALL} --output a")
+    done("predict a images.csv --images images --key id --output a.csv")
+    done("evaluate a images.csv --images images")
+    done(f"inspect images.csv --images images --bag district {shares}")
+    done(f"fit rows.npz {shares} {SMALL} --model linear --output b")
+    done("predict b rows.npz --output b.csv")
+    done("evaluate b rows.npz")
+    assert {"a.csv", "b.csv"} <= set(content(folder))
+
+
+# --------------------------------------------------------------------------------------- tune
+
+
+def test_every_option_of_tune(folder):
+    made = as_json(
+        f"tune {GIVEN} --output new --columns age --leave-out id --trials 2 --scoring likelihood "
+        "--storage sqlite:///t.db --at-once 2 --test-prior yes=0.5,no=0.5 --model mlp --depth 2 "
+        "--width 8 --epochs 2 --batch-size 60 --validation-share 0.3 --evaluation-share 0.3 "
+        "--sampling exact --level 0.9 --precision float32 --title T --seed 1 --device cpu"
+    )
+    assert made["trials"] == 2
+    assert (folder / "t.db").is_file()
+    result = done(f"tune {GIVEN} --output new --overwrite --trials 1 {SMALL}")
+    assert "best of 1 trials: " in result.stdout
+
+
+# ------------------------------------------------------------------ inspect, evaluate, predict
+
+
+def test_every_option_of_inspect(folder):
+    found = as_json(
+        f"inspect {GIVEN} --columns age --columns city --sampling exact --level 0.9 --seed 3"
+    )
+    assert found["level"] == 0.9
+    assert found["features"][0] == "age"
+    assert "verdict: " in done(f"inspect {GIVEN} --leave-out age").stdout
+    (folder / "c.toml").write_text("bag = 'district'\npriors = 'shares.csv'\n")
+    assert "verdict: " in done("inspect rows.csv --config c.toml").stdout
+
+
+def test_json_has_no_infinite_numbers(folder):
+    same = "district,yes,no\nnorth,0.5,0.5\nsouth,0.5,0.5\nwest,0.5,0.5\n"
+    (folder / "shares.csv").write_text(same)
+    found = done(f"inspect {GIVEN} --json").stdout
+    assert json.loads(found, parse_constant=no_constant)["verdict"] == "stop"
+    # A method that needs no rank trains all the same, and the evaluation says why there is none.
+    made = done(
+        f"fit {GIVEN} {SMALL} --method prop --validation-share 0 --output new --json"
+    ).stdout
+    parsed = json.loads(made, parse_constant=no_constant)
+    assert parsed["evaluation"] is None
+    assert any("do not allow an evaluation" in text for text in parsed["warnings"])
+    json.loads((folder / "new" / "report.json").read_text(), parse_constant=no_constant)
+
+
+def test_every_option_of_evaluate(folder):
+    options = (
+        "--bag district --priors shares.csv --report page.html --sampling exact --level 0.9 "
+        "--title T --device cpu"
+    )
+    found = as_json(f"evaluate model other.parquet {options}")
+    assert found["report"] == "page.html"
+    assert found["evaluation"]["level"] == 0.9
+    assert json.loads((folder / "page.json").read_text())["title"] == "T"
+    assert run(f"evaluate model other.parquet {options}").exit_code == 1
+    done(f"evaluate model other.parquet {options} --overwrite")
+    assert "report  model/evaluation-report.html" in done("evaluate model other.parquet").stdout
+
+
+def test_every_option_of_predict(folder):
+    (folder / "c.toml").write_text("key = ['id']\nprobabilities = false\n")
+    options = "--prior yes=0.4,no=0.6 --device cpu --output p.csv"
+    made = as_json(f"predict model other.parquet --config c.toml {options}")
+    assert made["rows"] == 360
+    assert sum(made["shares"].values()) == pytest.approx(1)
+    assert pa.csv.read_csv("p.csv").column_names == ["id", "class"]
+    again = f"predict model other.parquet --config c.toml {options} --overwrite --probabilities"
+    assert "360 rows predicted" in done(again).stdout
+    assert pa.csv.read_csv("p.csv").column_names == ["id", "class", "p_yes", "p_no"]
+    done("predict model other.parquet --key id --key age --no-probabilities --output q.parquet")
+    assert pa.parquet.read_table("q.parquet").column_names == ["id", "age", "class"]
+
+
+def test_export(folder):
+    assert as_json("export model --output m.onnx") == {"output": "m.onnx"}
+    assert run("export model --output m.onnx").exit_code == 1
+    (folder / "c.toml").write_text("output = 'm.onnx'\n")
+    done("export model --config c.toml --overwrite")
+    assert (folder / "m.onnx").stat().st_size > 500
+
+
+# ------------------------------------------------------------------------- names from the data
+
+
+def test_names_that_try_to_steer_the_terminal(folder):
+    names = ["[bold]yes[/bold] :smile:", "\x1b[31mno"]
+    shares = pa.table({"district": ["north", "south", "west"], names[0]: [0.8, 0.3, 0.5]})
+    shares = shares.append_column(names[1], pa.array([0.2, 0.7, 0.5]))
+    pa.parquet.write_table(shares, "shares.parquet")
+    given = GIVEN.replace(".csv", ".parquet")
+    result = done(f"fit {given} {SMALL} --output [red]")
+    assert "model   [red]" in result.stdout
+    shown = done("predict [red] other.parquet --output p.parquet").output
+    assert "[bold]yes[/bold] :smile:" in shown
+    assert "\\x1b[31mno" in shown
+    assert "\x1b" not in shown + result.output
+    assert (folder / "[red]" / "report.html").is_file()
+
+
+def test_a_terminal_without_unicode(monkeypatch):
+    class Narrow:
+        encoding = "ascii"
+
+    with monkeypatch.context() as patched:
+        said = []
+        patched.setattr(common.sys, "stdout", Narrow())
+        patched.setattr(common.typer, "echo", said.append)
+        common.say("± 3 🐄")
+    assert said == ["\\xb1 3 \\U0001f404"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_many_notes_are_cut():
+    table = pa.parquet.read_table("rows.parquet")
+    for i in range(50):
+        table = table.append_column(f"c{i}", pa.array(["same"] * len(table)))
+    pa.parquet.write_table(table, "rows.parquet")
+    result = done(f"inspect {GIVEN}")
+    assert result.stderr.count("note: ") == 21
+    assert "note: and 32 more; --json shows all of them." in result.stderr
+    assert len(as_json(f"inspect {GIVEN}")["input_notes"]) == 52
+
+
+# --------------------------------------------------------------------- exit codes, help, options
+
+
+@pytest.mark.parametrize("command", ["fit", "predict"])
+def test_interrupting(folder, monkeypatch, command):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    module = training if command == "fit" else using
+    monkeypatch.setattr(module, f"{command}_files", stop)
+    call = f"fit {GIVEN} --output new" if command == "fit" else "predict model x --output p.csv"
+    before = content(folder)
+    result = run(call)
+    assert result.exit_code == 130
+    assert "the same command goes on from there" in result.stderr
+    assert content(folder) == before
+
+
+@pytest.mark.usefixtures("folder")
+def test_warnings_go_to_standard_error(monkeypatch):
+    def warn(*args, **kwargs):
+        warnings.warn("mind the gap", ConditioningWarning, stacklevel=2)
+        return fit_files(*args, **kwargs)
+
+    monkeypatch.setattr(training, "fit_files", warn)
+    result = done(f"fit {GIVEN} {SMALL} --output new --json")
+    assert "warning: mind the gap" in result.stderr
+    json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_an_example_that_parses(name):
+    text = " ".join(inspect.getdoc(COMMANDS[name]).split())
+    example = text.partition("Example: ")[2]
+    assert example.startswith(f"unbag {name} ")
+    command = typer.main.get_command(app).commands[name]
+    with command.make_context(name, shlex.split(example)[2:], resilient_parsing=False) as context:
+        assert context.params
+    shown = run(f"{name} --help")
+    assert shown.exit_code == 0
+    assert f"Example: unbag {name}" in " ".join(shown.stdout.split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_used_in_a_test(name):
+    tested = "".join(
+        inspect.getsource(value) for key, value in globals().items() if key.startswith("test_")
+    )
+    for option in set(get_type_hints(COMMANDS[name])) - {"rows", "model", "return", "as_json"}:
+        assert f"--{option.replace('_', '-')}" in tested, option
+
+
+@pytest.mark.parametrize(
+    ("text", "shares"),
+    [
+        ("yes=0.3,no=0.7", {"yes": 0.3, "no": 0.7}),
+        (" yes = 0.3 , no = 7e-1 ", {"yes": 0.3, "no": 0.7}),
+        ("a,b=0.3,c=d=0.7", {"a,b": 0.3, "c=d": 0.7}),
+        ("<x> 🐄=1", {"<x> 🐄": 1.0}),
+    ],
+)
+def test_shares_on_the_command_line(text, shares):
+    assert parse_shares("prior", text) == shares
+
+
+@pytest.mark.parametrize("text", ["", ",", "yes", "=1", "yes=", "yes=x", "a=1,a=0", "a=1,,"])
+def test_bad_shares_on_the_command_line(text):
+    with pytest.raises(InvalidInputError, match="prior must be a share for each class, such as"):
+        parse_shares("prior", text)

@@ -1,0 +1,262 @@
+"""Predictions for files: the same as from Python, in parts that survive a stop."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+import torch
+from errors_page import content
+from small_files import train
+
+import unbag
+from unbag.exceptions import UnbagError
+from unbag.io import read_rows
+from unbag.workflow import evaluate_files, parts, predict_files, predicting
+
+
+def read(path):
+    table = pa.parquet.read_table(path) if str(path).endswith("parquet") else pa.csv.read_csv(path)
+    return table.to_pydict()
+
+
+def expected(model, rows, prior=None):
+    clf = unbag.load_model(model)
+    X = read_rows(rows, encoding=clf.encoding_).X
+    return clf.predict(X, prior), clf.predict_proba(X, prior).astype(np.float32)
+
+
+def test_the_result_is_that_of_python(folder):
+    made = predict_files("model", "other.parquet", output="out.parquet", key=["id", "age"])
+    out = read("out.parquet")
+    labels, chances = expected("model", "other.parquet")
+    source = read("other.parquet")
+    assert list(out) == ["id", "age", "class", "p_yes", "p_no"]
+    assert out["id"] == source["id"]
+    assert out["age"] == source["age"]
+    assert out["class"] == labels.tolist()
+    np.testing.assert_allclose(out["p_yes"], chances[:, 0], rtol=1e-6)
+    assert (made.rows, made.rows_before) == (360, 0)
+    assert made.shares["yes"] == np.mean(labels == "yes")
+    assert not list(folder.glob(".out*"))
+
+
+@pytest.mark.usefixtures("folder")
+def test_all_kinds_of_files_agree():
+    predict_files("model", "rows.parquet", output="a.parquet")
+    predict_files("model", "rows.csv", output="b.parquet")
+    predict_files("model", "rows.csv", output="b.csv")
+    a, b, c = read("a.parquet"), read("b.parquet"), read("b.csv")
+    assert a == b
+    assert a["row"] == list(range(360))
+    assert (c["row"], c["class"]) == (a["row"], a["class"])
+    np.testing.assert_allclose(c["p_yes"], a["p_yes"], rtol=1e-6)
+
+
+@pytest.mark.usefixtures("folder")
+def test_prior_and_no_probabilities():
+    prior = {"no": 0.98, "yes": 0.02}
+    predict_files("model", "other.parquet", output="a.csv", prior=prior, probabilities=False)
+    out = read("a.csv")
+    assert list(out) == ["row", "class"]
+    assert out["class"] == expected("model", "other.parquet", prior)[0].tolist()
+    assert set(out["class"]) == {"no"}
+
+
+def test_arrays(folder):
+    train(folder, "arrays", rows="rows.npz", bag=None)
+    predict_files("arrays", "rows.npz", output="a.parquet")
+    labels, _ = expected("arrays", "rows.npz")
+    assert read("a.parquet")["class"] == labels.tolist()
+    assert evaluate_files("arrays", "rows.npz").evaluation.n_rows == 360
+
+
+def test_images(folder):
+    train(folder, "pictures", rows="images.csv", images="images")
+    predict_files("pictures", "images.csv", images="images", output="a.parquet", key=["file"])
+    out = read("a.parquet")
+    clf = unbag.load_model("pictures")
+    X = read_rows("images.csv", images="images", encoding=clf.encoding_).X
+    assert out["file"] == read("images.csv")["file"]
+    assert out["class"] == clf.predict(X).tolist()
+    assert evaluate_files("pictures", "images.csv", images="images").evaluation.n_rows == 60
+
+
+# ------------------------------------------------------------------------ stopped, and going on
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(predicting, "_BATCH_ROWS", 16)
+    monkeypatch.setattr(predicting, "_PART_ROWS", 64)
+
+
+def interrupted(after, monkeypatch, rows="other.parquet", **options):
+    """Predict, and be interrupted at the nth batch."""
+    inner = predicting.UnbagClassifier.predict_proba
+    calls = []
+
+    def stopping(self, X, prior=None):
+        calls.append(1)
+        if len(calls) > after:
+            raise KeyboardInterrupt
+        return inner(self, X, prior)
+
+    with monkeypatch.context() as patched:
+        # By one thread, so that the nth call is of the nth batch.
+        patched.setattr(predicting, "ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))
+        patched.setattr(predicting.UnbagClassifier, "predict_proba", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            predict_files("model", rows, **{"output": "out.parquet", **options})
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_the_number_of_threads_changes_nothing(folder):
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 4):
+            torch.set_num_threads(threads)
+            predict_files("model", "other.parquet", output=f"{threads}.parquet")
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert (folder / "1.parquet").read_bytes() == (folder / "4.parquet").read_bytes()
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("output", ["out.parquet", "out.csv"])
+@pytest.mark.parametrize("rows", ["other.parquet", "rows.csv"])
+@pytest.mark.parametrize("after", [0, 3, 4, 11, 22])
+def test_an_interrupted_run_goes_on(folder, monkeypatch, rows, output, after):
+    whole = f"whole{output[3:]}"
+    predict_files("model", rows, output=whole, key=["id"])
+    interrupted(after, monkeypatch, rows, output=output, key=["id"])
+    assert not (folder / output).exists()
+    made = predict_files("model", rows, output=output, key=["id"])
+    assert made.rows_before == after * 16 // 64 * 64
+    assert made.rows == 360
+    assert (folder / output).read_bytes() == (folder / whole).read_bytes()
+    assert not list(folder.glob(".out*"))
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("name", ["_write_state", "remove_folder"])
+def test_stopped_after_the_last_row(folder, monkeypatch, name):
+    predict_files("model", "other.parquet", output="whole.parquet")
+    inner = parts.Parts._write_state
+
+    def stop(self, **_):
+        if name == "remove_folder" or self._joined:
+            raise KeyboardInterrupt
+        inner(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(parts if name == "remove_folder" else parts.Parts, name, stop)
+        with pytest.raises(KeyboardInterrupt):
+            predict_files("model", "other.parquet", output="out.parquet")
+    made = predict_files("model", "other.parquet", output="out.parquet")
+    assert made.rows_before == made.rows == 360
+    assert (folder / "out.parquet").read_bytes() == (folder / "whole.parquet").read_bytes()
+    assert not list(folder.glob(".out*"))
+
+
+def _other_model(folder):
+    train(folder, "model", overwrite=True, seed=9)
+    return {}
+
+
+def _other_rows(folder):
+    (folder / "other.parquet").write_bytes((folder / "rows.parquet").read_bytes())
+    return {}
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize(
+    "change",
+    [
+        _other_model,
+        _other_rows,
+        lambda _: {"prior": {"yes": 0.5, "no": 0.5}},
+        lambda _: {"key": ["id"]},
+    ],
+)
+def test_parts_of_something_else_are_not_used(folder, monkeypatch, change):
+    interrupted(9, monkeypatch)
+    options = change(folder)
+    made = predict_files("model", "other.parquet", output="out.parquet", **options)
+    assert made.rows_before == 0
+    predict_files("model", "other.parquet", output="whole.parquet", **options)
+    assert (folder / "out.parquet").read_bytes() == (folder / "whole.parquet").read_bytes()
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_images_that_changed_are_predicted_again(folder, monkeypatch):
+    train(folder, "model", rows="images.csv", images="images", overwrite=True)
+    monkeypatch.setattr(predicting, "_PART_ROWS", 16)
+    interrupted(2, monkeypatch, rows="images.csv", images="images")
+    (folder / "images" / "000.png").write_bytes((folder / "images" / "001.png").read_bytes())
+    made = predict_files("model", "images.csv", images="images", output="out.parquet")
+    assert made.rows_before == 0
+    assert made.rows == 60
+
+
+def test_an_existing_file_is_kept_or_replaced(folder):
+    (folder / "out.csv").write_text("mine")
+    with pytest.raises(UnbagError, match=r"out.csv, which is there; replace it with --over"):
+        predict_files("model", "other.parquet", output="out.csv")
+    assert (folder / "out.csv").read_text() == "mine"
+    assert predict_files("model", "other.parquet", output="out.csv", overwrite=True).rows == 360
+    assert len((folder / "out.csv").read_text().splitlines()) == 361
+
+
+def test_an_error_in_the_middle_writes_nothing(folder):
+    table = pa.parquet.read_table("other.parquet")
+    age = table["age"].to_pylist()
+    age[-1] = np.inf
+    pa.parquet.write_table(table.set_column(0, "age", pa.array(age)), "other.parquet")
+    before = content(folder)
+    with pytest.raises(UnbagError, match="finite"):
+        predict_files("model", "other.parquet", output="out.csv")
+    assert content(folder) == before
+
+
+# ---------------------------------------------------------------------------------- evaluating
+
+
+def test_evaluation_is_that_of_python(folder):
+    found = evaluate_files("model", "other.parquet")
+    clf = unbag.load_model("model")
+    rows = read_rows("other.parquet", bag="district", encoding=clf.encoding_)
+    direct = unbag.evaluate(clf, unbag.Bags(rows.X, rows.bag_ids, clf.priors_))
+    assert str(found.evaluation) == str(direct)
+    assert found.report == folder.relative_to(folder) / "model" / "evaluation-report.html"
+    assert (folder / "model" / "evaluation-report.json").is_file()
+
+
+def test_evaluating_leaves_the_results_of_training_alone(folder):
+    before = content(folder / "model")
+    evaluate_files("model", "other.parquet")
+    after = content(folder / "model")
+    assert {name: after[name] for name in before} == before
+
+
+def test_rows_of_the_training_are_told(folder):
+    found = evaluate_files("model", "rows.parquet", report="page.html")
+    assert any("trained on" in text or "training" in text for text in found.warnings)
+    assert any("train" in text for text in _report(folder / "page.json")["warnings"])
+
+
+def test_other_priors_in_another_order(folder):
+    text = "area,no,yes\nnorth,20,80\nsouth,70,30\nwest,50,50\n"
+    (folder / "percent.csv").write_text(text)
+    found = evaluate_files("model", "other.parquet", priors="percent.csv", report="a.html")
+    same = evaluate_files("model", "other.parquet", report="b.html")
+    assert str(found.evaluation) == str(same.evaluation)
+    assert any("percent" in note for note in found.notes)
+
+
+def _report(path):
+    return json.loads(path.read_text())

@@ -1,0 +1,319 @@
+"""Models from files: the same as from Python, kept when stopped, and nothing lost."""
+
+import importlib
+import itertools
+import json
+import tomllib
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from errors_page import content
+from small_files import BAGS, QUICK, SHARES, draw, train
+
+import unbag
+from unbag.exceptions import InvalidInputError
+from unbag.io import read_rows
+from unbag.training import engine
+from unbag.workflow import fit_files, inspect_files, training, tune_files
+
+OPTIONS = {"bag": "district", "priors": "shares.csv", **QUICK}
+
+
+def weights(clf):
+    return [value.numpy() for value in clf.module_.state_dict().values()]
+
+
+def assert_same(one, other):
+    for a, b in zip(weights(one), weights(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_result_is_that_of_python(folder):
+    made = fit_files(
+        "rows.parquet", output="new", evaluation_share=0, validation_share=0, **OPTIONS
+    )
+    rows = read_rows("rows.parquet", bag="district")
+    clf = unbag.UnbagClassifier(
+        priors=unbag.ClassPriors(SHARES, list(BAGS), ["yes", "no"]),
+        random_state=0,
+        standardize=False,
+        **QUICK,
+    ).fit(rows.X, rows.bag_ids)
+    assert_same(made.classifier, clf)
+    assert made.evaluation is None
+    assert "No rows were kept for an evaluation." in made.warnings
+    assert json.loads((folder / "new" / "evaluation.json").read_text()) is None
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_evaluation_is_that_of_python():
+    made = fit_files("rows.parquet", output="new", **OPTIONS)
+    rows = read_rows("rows.parquet", bag="district")
+    bags = unbag.Bags(rows.X, rows.bag_ids, unbag.ClassPriors(SHARES, list(BAGS), ["yes", "no"]))
+    rest, untouched = bags.train_test_split(0.2, random_state=0)
+    train_part, watched = rest.train_test_split(0.1 / 0.8, random_state=0)
+    clf = unbag.UnbagClassifier(random_state=0, standardize=False, **QUICK)
+    clf.fit_bags(train_part, held_out=watched)
+    assert_same(made.classifier, clf)
+    assert float(made.evaluation.accuracy) == float(unbag.evaluate(clf, untouched).accuracy)
+    assert made.classifier.history_["label_free_error"].shape == (2,)
+
+
+def test_csv_and_parquet_and_several_files_give_the_same_model(folder):
+    one = fit_files("rows.parquet", output="a", **OPTIONS)
+    two = fit_files("rows.csv", output="b", **OPTIONS)
+    assert_same(one.classifier, two.classifier)
+    table = pa.parquet.read_table("rows.parquet")
+    (folder / "parts").mkdir()
+    pa.parquet.write_table(table.slice(0, 100), "parts/1.parquet")
+    pa.parquet.write_table(table.slice(100), "parts/2.parquet")
+    assert_same(one.classifier, fit_files("parts", output="c", **OPTIONS).classifier)
+    both = ["parts/1.parquet", "parts/2.parquet"]
+    assert_same(one.classifier, fit_files(both, output="d", **OPTIONS).classifier)
+
+
+@pytest.mark.parametrize("rows", ["rows.npz", "images.csv"])
+def test_arrays_and_images(folder, rows):
+    options = {**OPTIONS, "bag": None} if rows == "rows.npz" else {**OPTIONS, "images": "images"}
+    made = fit_files(rows, output="new", **options)
+    assert made.evaluation.n_rows == {"rows.npz": 72, "images.csv": 13}[rows]
+    assert (folder / "new" / "report.html").is_file()
+
+
+def test_options_of_training_reach_the_classifier(folder):
+    made = fit_files(
+        "rows.parquet",
+        output="new",
+        **OPTIONS,
+        method="u-flood",
+        flood_level=0.1,
+        test_prior={"no": 0.9, "yes": 0.1},
+        columns=["age", "city"],
+        early_stopping=True,
+        n_iter_no_change=1,
+        calibrate=True,
+        sampling="exact",
+        level=0.8,
+        title="Mine",
+    )
+    clf = made.classifier
+    np.testing.assert_allclose(clf.test_prior_, [0.1, 0.9])
+    assert clf.best_epoch_ is not None
+    assert clf.calibration_ is not None
+    assert (made.evaluation.level, made.evaluation.sampling) == (0.8, "exact")
+    assert made.classifier.encoding_.columns == ("age", "city")
+    assert json.loads((folder / "new" / "report.json").read_text())["title"] == "Mine"
+
+
+@pytest.mark.usefixtures("folder")
+def test_classes_that_are_numbers_can_be_named_as_text():
+    pairs = [(b, k, SHARES[i, k]) for i, b in enumerate(BAGS) for k in range(2)]
+    columns = dict(
+        zip(("district", "class", "share"), map(list, zip(*pairs, strict=True)), strict=True)
+    )
+    pa.parquet.write_table(pa.table(columns), "long.parquet")
+    options = {**OPTIONS, "priors": "long.parquet", "test_prior": {"1": 0.25, "0": 0.75}}
+    made = fit_files("rows.parquet", output="new", **options)
+    assert made.classifier.classes_.tolist() == [0, 1]
+    np.testing.assert_allclose(made.classifier.test_prior_, [0.75, 0.25])
+
+
+def test_notes_and_warnings_reach_the_report(folder):
+    pa.parquet.write_table(
+        draw(360, 0)[0].append_column("same", pa.array(["x"] * 360)), "rows.parquet"
+    )
+    priors = (folder / "shares.csv").read_text().replace("district", "name") + "east,0.6,0.4\n"
+    (folder / "shares.csv").write_text(priors)
+    made = fit_files("rows.parquet", output="new", **OPTIONS)
+    report = json.loads((folder / "new" / "report.json").read_text())
+    for part in ("no column 'district'", "'same' is left out", "'income' lacks", "'east'"):
+        assert any(part in note for note in made.notes), part
+        assert any(part in note for note in report["data"]["notes"]), part
+    assert list(made.warnings) == report["warnings"]
+    assert report["data"]["files"] == ["rows.parquet", "shares.csv"]
+
+
+def test_a_bag_that_the_held_out_rows_miss(folder):
+    table = draw(360, 0)[0]
+    names = table["district"].to_pylist()
+    names[0] = "tiny"
+    index = table.column_names.index("district")
+    pa.parquet.write_table(table.set_column(index, "district", pa.array(names)), "rows.parquet")
+    with (folder / "shares.csv").open("a") as file:
+        file.write("tiny,0.9,0.1\n")
+    made = fit_files("rows.parquet", output="new", **OPTIONS)
+    assert made.evaluation is not None
+    assert made.classifier.priors_.n_bags + made.evaluation.n_bags >= 7
+
+
+def test_the_config_makes_the_same_model_again(folder):
+    first = unbag.load_model("model")
+    options = tomllib.loads((folder / "model" / "config.toml").read_text())
+    again = fit_files(options.pop("rows"), **{**options, "output": "again"})
+    assert_same(first, again.classifier)
+
+
+# ------------------------------------------------------------------------ stopped, and going on
+
+
+class Stop(KeyboardInterrupt):
+    pass
+
+
+@pytest.fixture
+def stop(monkeypatch):
+    """Stop the next run at its nth call of a function."""
+
+    # A checkpoint is due every 30 seconds: make every look at the clock a minute later.
+    clock = SimpleNamespace(monotonic=itertools.count(step=60).__next__)
+    monkeypatch.setattr(engine, "time", clock)
+
+    def patch(where, name, after):
+        inner = getattr(where, name)
+        calls = []
+
+        def stopping(*args, **kwargs):
+            calls.append(1)
+            if len(calls) > after:
+                raise Stop
+            return inner(*args, **kwargs)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(where, name, stopping)
+            with pytest.raises(Stop):
+                fit_files("rows.parquet", output="new", **{**OPTIONS, "epochs": 6})
+
+    return patch
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "after"),
+    [
+        ("unbag.io.encoding.TableEncoding", "transform", 0),
+        ("unbag.training.engine.Stack", "run_epoch", 0),
+        ("unbag.training.engine.Stack", "run_epoch", 3),
+        ("unbag.workflow.training", "judge", 0),
+        ("unbag.workflow.training", "write_whole", 2),
+        ("unbag.workflow.training", "write_report", 0),
+    ],
+)
+def test_a_stopped_fit_goes_on(folder, stop, where, name, after):
+    module, _, owner = where.rpartition(".")
+    place = getattr(importlib.import_module(module), owner)
+    stop(place, name, after)
+    assert (folder / ".new.work").is_dir()
+    made = fit_files("rows.parquet", output="new", **{**OPTIONS, "epochs": 6})
+    assert not (folder / ".new.work").exists()
+    undisturbed = fit_files("rows.parquet", output="other", **{**OPTIONS, "epochs": 6})
+    assert_same(made.classifier, undisturbed.classifier)
+    one, two = content(folder / "new"), content(folder / "other")
+    assert one.keys() == two.keys()
+    for file in ("model.safetensors", "encoding.json", "evaluation.json", "inspection.json"):
+        assert one[file] == two[file], file
+
+
+@pytest.mark.usefixtures("folder")
+def test_training_is_not_done_again(stop, monkeypatch):
+    stop(engine.Stack, "run_epoch", 4)
+    epochs = []
+    inner = engine.Stack.run_epoch
+    monkeypatch.setattr(
+        engine.Stack, "run_epoch", lambda *a, **k: (epochs.append(1), inner(*a, **k))[1]
+    )
+    fit_files("rows.parquet", output="new", **{**OPTIONS, "epochs": 6})
+    assert len(epochs) == 2
+
+
+@pytest.mark.usefixtures("folder")
+def test_another_run_does_not_use_what_a_stopped_one_left(stop):
+    stop(training, "judge", 0)
+    made = fit_files("rows.parquet", output="new", **{**OPTIONS, "epochs": 3})
+    fresh = fit_files("rows.parquet", output="other", **{**OPTIONS, "epochs": 3})
+    assert made.classifier.n_iter_ == 3
+    assert_same(made.classifier, fresh.classifier)
+
+
+def test_an_error_keeps_what_a_stopped_run_left(folder, stop):
+    stop(training, "judge", 0)
+    before = content(folder)
+    with pytest.raises(InvalidInputError, match="nowhere"):
+        fit_files("nowhere.parquet", output="new", **OPTIONS)
+    after = content(folder)
+    assert after.keys() == before.keys()
+    assert {k for k in after if after[k] != before[k]} <= {".new.work/config.toml"}
+
+
+def test_a_stopped_run_does_not_allow_another_to_replace_a_model(folder):
+    train(folder, "new")
+    before = content(folder / "new")
+    with pytest.raises(InvalidInputError, match="new, which holds a model; replace it with --over"):
+        fit_files("rows.parquet", output="new", **OPTIONS)
+    (folder / ".new.work").mkdir()
+    (folder / ".new.work" / "config.toml").write_text("seed = 7\n")
+    with pytest.raises(InvalidInputError, match="holds a model"):
+        fit_files("rows.parquet", output="new", **OPTIONS)
+    assert content(folder / "new") == before
+
+
+def test_overwriting_keeps_files_of_the_user_and_no_old_results(folder):
+    (folder / "model" / "mine.txt").write_text("mine")
+    (folder / "model" / "evaluation-report.html").write_text("of the old model")
+    (folder / "model" / "tuning.json").write_text("[]")
+    old = content(folder / "model")
+    fit_files("rows.parquet", output="model", overwrite=True, **{**OPTIONS, "seed": 5})
+    new = content(folder / "model")
+    assert new["mine.txt"] == b"mine"
+    assert new["model.safetensors"] != old["model.safetensors"]
+    assert set(old) - set(new) == {"evaluation-report.html", "tuning.json"}
+
+
+# -------------------------------------------------------------------------- tuning, inspecting
+
+
+def test_tuning(folder):
+    made = tune_files("rows.parquet", output="new", trials=2, at_once=1, **OPTIONS)
+    assert len(made.tuning.trials) == 2
+    assert made.to_dict()["best_params"] == made.tuning.best_params
+    listed = json.loads((folder / "new" / "tuning.json").read_text())
+    assert [trial["number"] for trial in listed] == [0, 1]
+    assert not (folder / ".new.work").exists()
+    loaded = unbag.load_model("new")
+    assert loaded.method == made.tuning.best_params["method"]
+    assert "trials = 2" in (folder / "new" / "config.toml").read_text()
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_stopped_search_keeps_its_trials(monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "judge", lambda *_, **__: (_ for _ in ()).throw(Stop()))
+        with pytest.raises(Stop):
+            tune_files("rows.parquet", output="new", trials=2, at_once=1, **OPTIONS)
+    made = tune_files("rows.parquet", output="new", trials=3, at_once=1, **OPTIONS)
+    assert len(made.tuning.trials) == 3
+    scores = [trial["score"] for trial in made.tuning.trials]
+    fresh = tune_files("rows.parquet", output="other", trials=2, at_once=1, **OPTIONS)
+    assert scores[:2] == [trial["score"] for trial in fresh.tuning.trials]
+
+
+def test_the_address_of_a_storage_is_not_kept(folder):
+    storage = "sqlite:///secret.db"
+    tune_files(
+        "rows.parquet", output="new", trials=1, storage=storage, scoring="likelihood", **OPTIONS
+    )
+    assert (folder / "secret.db").is_file()
+    assert "secret" not in (folder / "new" / "config.toml").read_text()
+
+
+@pytest.mark.usefixtures("folder")
+def test_inspection_is_that_of_python():
+    found = inspect_files("rows.parquet", bag="district", priors="shares.csv", leave_out=["age"])
+    rows = read_rows("rows.parquet", bag="district", leave_out=["age"])
+    priors = unbag.ClassPriors(SHARES, list(BAGS), ["yes", "no"])
+    sizes = [int((rows.bag_ids == bag).sum()) for bag in BAGS]
+    direct = unbag.inspect(priors, sizes, X=rows.X, bag_ids=rows.bag_ids)
+    assert str(found.inspection) == str(direct)
+    assert "age" not in found.features
+    json.dumps(found.to_dict(), allow_nan=False)

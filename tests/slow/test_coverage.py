@@ -18,7 +18,9 @@ _PATH = Path(__file__).parents[2] / "benchmarks" / "coverage.py"
 def benchmark():
     spec = importlib.util.spec_from_file_location("coverage_benchmark", _PATH)
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(_PATH.parent)  # where the script finds its neighbours
+        spec.loader.exec_module(module)
     return module
 
 

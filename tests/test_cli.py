@@ -1,3 +1,4 @@
+import json
 import sys
 
 import numpy as np
@@ -79,3 +80,22 @@ def test_demo_files_never_join_others(tmp_path):
     assert result.exit_code == 1
     assert "files must be a new or empty folder" in result.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_demo_and_lists_speak_json(tmp_path, monkeypatch):
+    history = {"epoch": np.arange(2.0), "empirical_risk": np.ones(2), "test_error": np.ones(2)}
+    row = DemoRow("u-prr", 0.3, 0.1, 0.25, 2, history)
+    monkeypatch.setattr("unbag.cli.demo.run_demo", lambda **_: [row])
+    options = tmp_path / "options.toml"
+    options.write_text(f'output = "{tmp_path / "plot.png"}"\n')
+    result = run("demo", "--json", "--config", str(options))
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["methods"][0]["label_free_error"] == 0.25
+    assert found["plot"] == str(tmp_path / "plot.png")
+    files = json.loads(run("demo", "--json", "--files", str(tmp_path / "f")).stdout)["files"]
+    assert len(files) == 4
+    listed = json.loads(run("datasets", "list", "--folder", str(tmp_path), "--json").stdout)
+    assert listed["folder"] == str(tmp_path)
+    assert listed["datasets"]["mnist"]["rows"] == [60_000, 10_000]
+    assert not any(listed["datasets"]["mnist"]["files"].values())

@@ -21,7 +21,8 @@ from unbag.bench.running import (
 )
 from unbag.bench.study import METHODS, SETTINGS, STUDY, TRIALS
 from unbag.bench.tables import DATASET_NAMES, TABLE_FORMATS, write_tables
-from unbag.cli.common import exit_on_error
+from unbag.cli import options as given
+from unbag.cli.common import exit_on_error, print_json
 from unbag.validation import check_choice, invalid
 
 __all__ = ["app"]
@@ -81,6 +82,8 @@ def run_command(
         Path | None,
         typer.Option(help=f"Folder of records ({RESULTS}, with --quick {QUICK_RESULTS})."),
     ] = None,
+    as_json: given.AsJson = False,
+    config: given.Config = None,
 ) -> None:
     """Run the paper's study, or what is missing of it.
 
@@ -105,7 +108,7 @@ def run_command(
                 quick=quick,
                 device=device,
                 precision=precision,
-                verbose=Console(stderr=True).is_terminal,
+                verbose=Console(stderr=True).is_terminal and not as_json,
             )
         except KeyboardInterrupt:
             typer.echo(
@@ -115,6 +118,10 @@ def run_command(
             )
             raise typer.Exit(130) from None
         seconds = time.perf_counter() - start
+        if as_json:
+            counts = {"trained": report.trained, "found": report.found}
+            print_json({**counts, "seconds": round(seconds, 1), "results": str(folder)})
+            return
         if quick:
             _print_errors(Results(folder))
     typer.echo(

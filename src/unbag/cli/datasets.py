@@ -7,7 +7,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from unbag.cli.common import exit_on_error, print_error
+from unbag.cli import options as given
+from unbag.cli.common import exit_on_error, print_error, print_json
 from unbag.datasets import SOURCES, data_folder, fetch
 from unbag.exceptions import DownloadError
 from unbag.validation import check_choice
@@ -61,12 +62,26 @@ def fetch_command(
 
 
 @app.command("list")
-def list_command(folder: _Folder = None) -> None:
+def list_command(folder: _Folder = None, as_json: given.AsJson = False) -> None:
     """List the datasets, and which of them are there.
 
     Example: unbag datasets list
     """
     where = data_folder(folder)
+    if as_json:
+        with exit_on_error():
+            found = {
+                name: {
+                    "rows": list(source.rows),
+                    "shape": list(source.shape),
+                    "licence": source.licence,
+                    "source": source.page,
+                    "files": {file: (where / name / file).is_file() for file in source.files},
+                }
+                for name, source in SOURCES.items()
+            }
+        print_json({"folder": str(where), "datasets": found})
+        return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("name", "rows", "features", "licence"):
         table.add_column(heading, no_wrap=True)

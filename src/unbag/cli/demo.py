@@ -8,7 +8,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from unbag.cli.common import exit_on_error
+from unbag.cli import options as given
+from unbag.cli.common import exit_on_error, print_json
 from unbag.demo import check_plot_path, plot_history, run_demo, write_files
 
 __all__ = ["demo"]
@@ -21,6 +22,8 @@ def demo(
         Path | None,
         typer.Option(help="Only write files to this folder, to try the other commands with."),
     ] = None,
+    as_json: given.AsJson = False,
+    config: given.Config = None,
 ) -> None:
     """Digits in ten bags, no labels: several methods side by side, and a plot.
 
@@ -30,14 +33,22 @@ def demo(
     start = time.perf_counter()
     if files is not None:
         with exit_on_error():
-            for path in write_files(files, seed=seed):
-                typer.echo(str(path))
+            made = [str(path) for path in write_files(files, seed=seed)]
+        if as_json:
+            print_json({"files": made})
+        else:
+            typer.echo("\n".join(made))
         return
     with exit_on_error():
         check_plot_path(output)
-        rows = run_demo(seed=seed, verbose=console.is_terminal)
+        rows = run_demo(seed=seed, verbose=console.is_terminal and not as_json)
         shown = ("unbiased", "u-prr", "prop")
         plot_history({row.method: row.history for row in rows if row.method in shown}, output)
+    if as_json:
+        shown_fields = ("method", "test_error", "label_free_error", "best_test_error", "epochs")
+        results = [{name: getattr(row, name) for name in shown_fields} for row in rows]
+        print_json({"methods": results, "plot": str(output)})
+        return
     table = Table(title="Digits in ten bags of known class shares, no labels")
     table.add_column("method")
     for heading in ("true error, %", "label-free estimate, %", "best epoch, %", "epochs"):

@@ -38,6 +38,7 @@ __all__ = ["BLOCKS", "fill", "fill_page"]
 FIGURE_FOLDER = "figures"  # beside the page
 _BEGIN = re.compile(r"<!-- bench: (\S+) -->")
 _END = "<!-- end -->"
+_SYMBOLS = {"alpha": "α", "ascent_scale": "s_GA", "flood_level": "level"}
 _Blocks = Sequence[str | Table]
 
 
@@ -161,6 +162,45 @@ def _grid_choice(results: Results) -> _Blocks:
     return [text, Table(headings, tuple(rows))]
 
 
+def _rates(results: Results) -> _Blocks:
+    """Show whole runs that were made besides, of datasets whose choices rest on short ones."""
+    rows = []
+    for dataset, made in results.choices.items():
+        if STUDY[dataset].has_grid:
+            continue
+        served = _served(results, dataset)
+        for record in results.records:
+            run = record.run
+            whole = run.dataset == dataset and run.epochs == STUDY[dataset].epochs
+            if not whole or replace(run, trial=0) in served:
+                continue
+            ours = results.trials(made.run(run.setting, run.method, 0)).get(run.trial)
+            own = "".join(f", {_SYMBOLS[n]} {v:g}" for n, v in run.hyperparameters.items())
+            rows.append(
+                (
+                    DATASET_NAMES[dataset],
+                    run.setting,
+                    run.method + own,
+                    f"{run.learning_rate:g}",
+                    "4/5" if run.held_out else "all",
+                    f"{100 * record.error:.2f}",
+                    "—" if ours is None else f"{100 * ours.error:.2f}",
+                )
+            )
+    if not rows:
+        return ["None are made yet."]
+    headings = (
+        "dataset",
+        "setting",
+        "method",
+        "learning rate",
+        "rows",
+        "error",
+        "with the chosen rate, all rows",
+    )
+    return [Table(headings, tuple(sorted(rows)))]
+
+
 def _hyperparameters(own: dict[str, dict[str, float]]) -> list[str]:
     prr, flood = own["u-prr"], own["u-flood"]
     return [
@@ -241,6 +281,7 @@ BLOCKS: dict[str, Callable[[Results], _Blocks]] = {
     "weights": _weights,
     "choices": _choices,
     "grid-choice": _grid_choice,
+    "rates": _rates,
     "runs": _runs,
     "environment": _environment,
     "figures": _figures,

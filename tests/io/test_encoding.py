@@ -50,6 +50,29 @@ class TestNumbers:
         values = np.array(many([1.0, 2.0, 6.0]))
         np.testing.assert_allclose(X[:, 0], (values - values.mean()) / values.std(), rtol=1e-6)
 
+    @pytest.mark.parametrize("cells", [1, 1 << 20])
+    def test_whole_numbers_that_all_differ_are_used_with_a_note(self, fit, monkeypatch, cells):
+        monkeypatch.setattr("unbag.io.tables._BATCH_CELLS", cells)
+        shuffled = np.random.default_rng(0).permutation(100)
+        once_twice = np.where(shuffled == 7, 8, shuffled)
+        columns = {"record": shuffled, "twice": once_twice, "real": shuffled + 0.5}
+        encoding = fit(columns)
+        assert encoding.feature_names == ("record", "twice", "real")
+        assert encoding.notes == (
+            "Column 'record' holds whole numbers of which none comes twice in 100 rows; if they "
+            "only name the rows, leave it out (--leave-out).",
+        )
+        assert fit(columns, columns=["record"]).notes == ()  # asked for by name
+        assert fit({"few": shuffled[:19]}).notes == ()
+
+    def test_whole_numbers_are_not_all_kept_to_find_repeats(self, fit, monkeypatch):
+        monkeypatch.setattr("unbag.io.tables._BATCH_CELLS", 1)
+        monkeypatch.setattr("unbag.io.summaries._MAX_DISTINCT", 30)
+        values = np.random.default_rng(0).permutation(5_000)
+        (note,) = fit({"record": np.append(values, values[0])}).notes
+        assert "none comes twice in " in note
+        assert "5,00" not in note
+
     def test_stable_far_from_zero_over_many_batches(self, fit, monkeypatch):
         monkeypatch.setattr("unbag.io.tables._BATCH_CELLS", 1)
         values = 1e9 + np.random.default_rng(0).normal(size=10_000)

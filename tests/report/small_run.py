@@ -35,6 +35,7 @@ class Run:
     predicted: Any
     inspection: Any
     evaluation: Any
+    watched: Any
     reliability: Any
 
     def content(self, **change):
@@ -46,6 +47,7 @@ class Run:
             "bag_ids": self.held_out.bag_ids,
             "predicted": self.predicted,
             "training_bag_ids": self.train.bag_ids,
+            "watched": self.watched,
             "reliability": self.reliability,
             "data": {
                 "files": ["rows.parquet", "more.parquet"],
@@ -78,14 +80,17 @@ def fit(bag_names, class_names, *, rows_a_bag=40, early_stopping=True, repeat=1)
         width=20,
         depth=2,
         early_stopping=early_stopping,
-        validation_fraction=0.3,
         random_state=0,
     )
-    clf.fit(train.X, train.bag_ids)
+    validation = None
+    if early_stopping:
+        train, validation = train.train_test_split(0.3, random_state=0)
+    clf.fit_bags(train, held_out=validation)
     clf.calibrate(held_out.X, held_out.bag_ids)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # iris rows repeat, so some are on both sides
         evaluation = unbag.evaluate(clf, held_out.X, held_out.bag_ids)
+        watched = None if validation is None else unbag.evaluate(clf, validation)
     return Run(
         clf,
         priors,
@@ -94,6 +99,7 @@ def fit(bag_names, class_names, *, rows_a_bag=40, early_stopping=True, repeat=1)
         clf.predict(held_out.X),
         unbag.inspect(priors, X=bags.X, bag_ids=bags.bag_ids),
         evaluation,
+        watched,
         reliability_diagram(
             clf.predict_proba(held_out.X),
             held_out.bag_ids,

@@ -52,8 +52,16 @@ def test_training_curves(run):
     np.testing.assert_allclose(training["partial_risks"]["mean"], expected, rtol=1e-5)
     np.testing.assert_allclose(training["partial_risks"]["smallest"], risks.min((1, 2)), rtol=1e-5)
     np.testing.assert_allclose(training["partial_risks"]["largest"], risks.max((1, 2)), rtol=1e-5)
-    low, high = run.evaluation.error.interval
+
+
+def test_the_band_is_that_of_the_rows_of_the_curve(run):
+    training = build_report(**run.content())["training"]
+    low, high = run.watched.error.interval
     assert training["label_free_half_width"] == pytest.approx((high - low) / 2, rel=1e-5)
+    low, high = run.evaluation.error.interval
+    assert training["label_free_half_width"] > 1.1 * (high - low) / 2  # of more rows
+    unknown = build_report(**run.content(watched=None))["training"]
+    assert "label_free_half_width" not in unknown
 
 
 def test_a_bag_in_no_batch_of_an_epoch_is_left_out(run):

@@ -135,7 +135,7 @@ def test_numbers_on_the_page(run, page):
     value = run.evaluation.accuracy
     assert f"{100 * value:.1f}\xa0%" in parsed.text
     assert run.inspection.verdict in parsed.text
-    half = (run.evaluation.error.high - run.evaluation.error.low) / 2
+    half = (run.watched.error.high - run.watched.error.low) / 2
     assert f"The band is ± {100 * half:.1f} points" in parsed.text
     tips = [v for _, key, v in parsed.attributes if key == "data-tip"]
     raw = run.evaluation.confusion[0, 0]

@@ -49,6 +49,12 @@ def priors(*lines: str) -> Maker:
     return text("shares.csv", "\n".join(lines) + "\n")
 
 
+def shares(**changed: str) -> Maker:
+    """Write the class shares with those of some bags changed."""
+    bags = {"north": "0.8,0.2", "south": "0.3,0.7", "west": "0.5,0.5"} | changed
+    return priors("district,yes,no", *(f"{bag},{values}" for bag, values in bags.items()))
+
+
 def column(name: str, values: Callable[[pa.Table], object], file: str = "rows.parquet") -> Maker:
     """Replace or add a column of the rows."""
 
@@ -287,29 +293,11 @@ BAD_INPUTS = [
         FIT.replace("shares.csv", "shares.parquet"),
         text("shares.parquet", "district,yes,no\n"),
     ),
+    BadInput("priors", "a negative share", FIT, shares(north="1.2,-0.2")),
+    BadInput("priors", "shares that do not sum to 1", FIT, shares(north="0.8,0.4")),
+    BadInput("priors", "percent in one row and shares in others", FIT, shares(north="80,20")),
     BadInput(
-        "priors",
-        "a negative share",
-        FIT,
-        priors("district,yes,no", "north,1.2,-0.2", "south,0.3,0.7", "west,0.5,0.5"),
-    ),
-    BadInput(
-        "priors",
-        "shares that do not sum to 1",
-        FIT,
-        priors("district,yes,no", "north,0.8,0.4", "south,0.3,0.7", "west,0.5,0.5"),
-    ),
-    BadInput(
-        "priors",
-        "percent in one row and shares in others",
-        FIT,
-        priors("district,yes,no", "north,80,20", "south,0.3,0.7", "west,0.5,0.5"),
-    ),
-    BadInput(
-        "priors",
-        "counts of 0 in a whole row",
-        FIT,
-        priors("district,yes,no", "north,8,2", "south,0,0", "west,5,5"),
+        "priors", "counts of 0 in a whole row", FIT, shares(north="8,2", south="0,0", west="5,5")
     ),
     BadInput(
         "priors",
@@ -334,18 +322,8 @@ BAD_INPUTS = [
         FIT,
         priors("district,yes,no,total", "north,80,20,100", "south,30,70,100", "west,50,50,100"),
     ),
-    BadInput(
-        "priors",
-        "a cell that is no number",
-        FIT,
-        priors("district,yes,no", "north,0.8,0.2", "south,most,0.7", "west,0.5,0.5"),
-    ),
-    BadInput(
-        "priors",
-        "an empty cell",
-        FIT,
-        priors("district,yes,no", "north,0.8,", "south,0.3,0.7", "west,0.5,0.5"),
-    ),
+    BadInput("priors", "a cell that is no number", FIT, shares(south="most,0.7")),
+    BadInput("priors", "an empty cell", FIT, shares(north="0.8,")),
     BadInput(
         "priors",
         "a row without a bag id",

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import torch
 from errors_page import content
 from small_files import BAGS, QUICK, SHARES, draw, train
 
@@ -60,6 +61,24 @@ def test_the_evaluation_is_that_of_python():
     assert_same(made.classifier, clf)
     assert float(made.evaluation.accuracy) == float(unbag.evaluate(clf, untouched).accuracy)
     assert made.classifier.history_["label_free_error"].shape == (2,)
+
+
+@pytest.mark.parametrize("calibrate", [False, True])
+def test_the_band_of_the_error_curve_is_that_of_the_rows_it_is_on(folder, calibrate):
+    made = fit_files("rows.parquet", output="new", calibrate=calibrate, **OPTIONS)
+    rows = read_rows("rows.parquet", bag="district")
+    bags = unbag.Bags(rows.X, rows.bag_ids, unbag.ClassPriors(SHARES, list(BAGS), ["yes", "no"]))
+    rest, _ = bags.train_test_split(0.2, random_state=0)
+    _, watched = rest.train_test_split(0.1 / 0.8, random_state=0)
+    clf = made.classifier
+    clf.calibration_ = None  # the curve is of the network alone
+    direct = unbag.evaluate(clf, watched, test_prior=clf.test_prior_, inverse="pseudo-inverse")
+    assert float(direct.error) == pytest.approx(clf.history_["label_free_error"][-1])
+    training = json.loads((folder / "new" / "report.json").read_text())["training"]
+    low, high = direct.error.interval
+    assert training["label_free_half_width"] == pytest.approx((high - low) / 2, rel=1e-4)
+    low, high = made.evaluation.error.interval
+    assert training["label_free_half_width"] > 1.2 * (high - low) / 2  # twice as many rows
 
 
 def test_csv_and_parquet_and_several_files_give_the_same_model(folder):
@@ -156,6 +175,84 @@ def test_the_config_makes_the_same_model_again(folder):
     assert_same(first, again.classifier)
 
 
+# ------------------------------------------------------------- settings are checked before rows
+
+BAD_SETTINGS = {
+    "epochs": 0,
+    "batch_size": 0,
+    "learning_rate": 0.0,
+    "weight_decay": -1.0,
+    "depth": 0,
+    "width": 0,
+    "dropout": 1.0,
+    "alpha": 1.5,
+    "ascent_scale": -1.0,
+    "model": "cnn",
+    "precision": "half",
+    "batching": "sorted",
+    "loss": "hinge",
+    "method": "u-pr",
+    "device": "gpu",
+}
+
+
+@pytest.mark.parametrize("name", BAD_SETTINGS)
+@pytest.mark.parametrize("make", [fit_files, tune_files])
+def test_settings_are_checked_before_files_are_read(folder, make, name):
+    wrong = {name: BAD_SETTINGS[name]}
+    X = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
+    clf = unbag.UnbagClassifier(priors=SHARES[:2], **{"method": "u-prr", **QUICK, **wrong})
+    with pytest.raises(InvalidInputError) as direct:
+        clf.fit(X, np.arange(20) % 2)
+    before = content(folder)
+    with pytest.raises(InvalidInputError) as early:
+        make(
+            "nowhere.parquet",
+            bag="district",
+            priors="nowhere.csv",
+            output="new",
+            **{"method": "u-prr", **QUICK, **wrong},
+        )
+    assert str(early.value) == str(direct.value)
+    assert content(folder) == before
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("make", "wrong"),
+    [
+        (fit_files, {"sampling": "census"}),
+        (fit_files, {"level": 95}),
+        (inspect_files, {"sampling": "census"}),
+        (inspect_files, {"level": 95}),
+        (tune_files, {"scoring": "error"}),
+        (tune_files, {"trials": 0}),
+        (tune_files, {"at_once": 0}),
+    ],
+)
+def test_options_are_checked_before_files_are_read(make, wrong):
+    output = {} if make is inspect_files else {"output": "new"}
+    with pytest.raises(InvalidInputError, match=f"^{next(iter(wrong))} must be"):
+        make("nowhere.parquet", bag="district", priors="nowhere.csv", **output, **wrong)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_network_of_the_user_need_not_fit_other_rows():
+    made = fit_files("rows.parquet", output="new", **OPTIONS, model=OwnNetwork())
+    assert isinstance(made.classifier.module_, OwnNetwork)
+
+
+class OwnNetwork(torch.nn.Module):
+    """Takes the seven features of the rows, and nothing else."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(7, 2)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
 # ------------------------------------------------------------------------ stopped, and going on
 
 
@@ -196,7 +293,7 @@ def stop(monkeypatch):
         ("unbag.training.engine.Stack", "run_epoch", 0),
         ("unbag.training.engine.Stack", "run_epoch", 3),
         ("unbag.workflow.training", "judge", 0),
-        ("unbag.workflow.training", "write_whole", 2),
+        ("unbag.workflow.training", "write_whole", 1),
         ("unbag.workflow.training", "write_report", 0),
     ],
 )
@@ -296,6 +393,21 @@ def test_a_stopped_search_keeps_its_trials(monkeypatch):
     scores = [trial["score"] for trial in made.tuning.trials]
     fresh = tune_files("rows.parquet", output="other", trials=2, at_once=1, **OPTIONS)
     assert scores[:2] == [trial["score"] for trial in fresh.tuning.trials]
+
+
+def test_trials_are_kept_beside_an_output_of_any_name(folder, monkeypatch):
+    name = "what? 50%41 #1 {x}"
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "judge", lambda *_, **__: (_ for _ in ()).throw(Stop()))
+        with pytest.raises(Stop):
+            tune_files("rows.parquet", output=name, trials=1, **OPTIONS)
+    kept = [
+        str(p.relative_to(folder))
+        for p in folder.rglob("*")
+        if "what" in p.name or p.suffix == ".db"
+    ]
+    assert sorted(kept) == [f".{name}.work", f".{name}.work/trials.db"]
+    assert tune_files("rows.parquet", output=name, trials=1, **OPTIONS).folder.name == name
 
 
 def test_the_address_of_a_storage_is_not_kept(folder):

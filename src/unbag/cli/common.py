@@ -17,7 +17,9 @@ from unbag.exceptions import UnbagError, UnbagWarning
 from unbag.validation import invalid
 
 __all__ = [
+    "GOES_ON",
     "exit_on_error",
+    "for_workflow",
     "is_terminal",
     "parse_shares",
     "print_error",
@@ -27,6 +29,7 @@ __all__ = [
 ]
 
 INTERRUPTED = 130
+GOES_ON = "Stopped. What is done is kept; the same command goes on from there."
 _SHOWN_NOTES = 20  # a wide table may have thousands
 _SHARE = re.compile(r"\s*(.+?)\s*=\s*([^=,\s]+)\s*(?:,|$)")  # a name may have commas
 
@@ -90,6 +93,20 @@ def parse_shares(name: str, given: str | None) -> dict[str, float] | None:
         shares[key] = share
         position = found.end()
     return shares
+
+
+def for_workflow(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn the options of a command into arguments of its function in ``unbag.workflow``.
+
+    Both have the same names, but for those that only tell how the command shows its result.
+    """
+    made = {name: value for name, value in options.items() if name not in ("as_json", "config")}
+    made["verbose"] = is_terminal() and not options["as_json"]
+    for name in {"leave_out", "key"} & made.keys():
+        made[name] = made[name] or ()
+    for name in {"prior", "test_prior"} & made.keys():
+        made[name] = parse_shares(name, made[name])
+    return made
 
 
 @contextmanager

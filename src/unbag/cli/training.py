@@ -6,14 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from unbag.cli import options as given
-from unbag.cli.common import (
-    exit_on_error,
-    is_terminal,
-    parse_shares,
-    print_json,
-    print_notes,
-    say,
-)
+from unbag.cli.common import GOES_ON, exit_on_error, for_workflow, print_json, print_notes, say
 from unbag.workflow import TrainedModel, fit_files, tune_files
 
 __all__ = ["fit", "tune"]
@@ -34,7 +27,6 @@ _Precision = Annotated[str, typer.Option(help="float32, tf32, bf16 or float64.")
 _EvaluationShare = Annotated[
     float, typer.Option(help="Share of the rows kept apart to judge the model.")
 ]
-_GOES_ON = "Stopped. What is done is kept; the same command goes on from there."
 
 
 def fit(
@@ -103,43 +95,8 @@ def fit(
 
     Example: unbag fit rows.parquet --bag district --priors shares.csv --output model
     """
-    with exit_on_error(_GOES_ON):
-        made = fit_files(
-            rows,
-            bag=bag,
-            priors=priors,
-            output=output,
-            columns=columns,
-            leave_out=leave_out or (),
-            images=images,
-            evaluation_share=evaluation_share,
-            validation_share=validation_share,
-            calibrate=calibrate,
-            sampling=sampling,
-            level=level,
-            title=title,
-            seed=seed,
-            overwrite=overwrite,
-            verbose=is_terminal() and not as_json,
-            method=method,
-            test_prior=parse_shares("test_prior", test_prior),
-            alpha=alpha,
-            ascent_scale=ascent_scale,
-            flood_level=flood_level,
-            model=model,
-            depth=depth,
-            width=width,
-            dropout=dropout,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            early_stopping=early_stopping,
-            n_iter_no_change=n_iter_no_change,
-            precision=precision,
-            device=device,
-        )
-        _show(made, as_json)
+    with exit_on_error(GOES_ON):
+        _show(fit_files(**for_workflow(locals())), as_json)
 
 
 def tune(
@@ -187,37 +144,8 @@ def tune(
 
     Example: unbag tune rows.parquet --bag district --priors shares.csv --output model --trials 16
     """
-    with exit_on_error(_GOES_ON):
-        made = tune_files(
-            rows,
-            bag=bag,
-            priors=priors,
-            output=output,
-            columns=columns,
-            leave_out=leave_out or (),
-            images=images,
-            trials=trials,
-            scoring=scoring,
-            evaluation_share=evaluation_share,
-            validation_share=validation_share,
-            storage=storage,
-            at_once=at_once,
-            sampling=sampling,
-            level=level,
-            title=title,
-            seed=seed,
-            overwrite=overwrite,
-            verbose=is_terminal() and not as_json,
-            test_prior=parse_shares("test_prior", test_prior),
-            model=model,
-            depth=depth,
-            width=width,
-            epochs=epochs,
-            batch_size=batch_size,
-            precision=precision,
-            device=device,
-        )
-        _show(made, as_json)
+    with exit_on_error(GOES_ON):
+        _show(tune_files(**for_workflow(locals())), as_json)
 
 
 def _show(made: TrainedModel, as_json: bool) -> None:

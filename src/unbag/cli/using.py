@@ -6,14 +6,7 @@ from typing import Annotated
 import typer
 
 from unbag.cli import options as given
-from unbag.cli.common import (
-    exit_on_error,
-    is_terminal,
-    parse_shares,
-    print_json,
-    print_notes,
-    say,
-)
+from unbag.cli.common import GOES_ON, exit_on_error, for_workflow, print_json, print_notes, say
 from unbag.estimator import export_onnx, load_model
 from unbag.workflow import evaluate_files, inspect_files, predict_files
 from unbag.workflow.outputs import check_free
@@ -41,18 +34,7 @@ def inspect(
     Example: unbag inspect rows.parquet --bag district --priors shares.csv
     """
     with exit_on_error():
-        found = inspect_files(
-            rows,
-            bag=bag,
-            priors=priors,
-            columns=columns,
-            leave_out=leave_out or (),
-            images=images,
-            sampling=sampling,
-            level=level,
-            seed=seed,
-            verbose=is_terminal() and not as_json,
-        )
+        found = inspect_files(**for_workflow(locals()))
         if as_json:
             print_json(found.to_dict())
             return
@@ -86,20 +68,7 @@ def evaluate(
     Example: unbag evaluate model other-rows.parquet
     """
     with exit_on_error():
-        found = evaluate_files(
-            model,
-            rows,
-            bag=bag,
-            priors=priors,
-            images=images,
-            report=report,
-            sampling=sampling,
-            level=level,
-            title=title,
-            device=device,
-            overwrite=overwrite,
-            verbose=is_terminal() and not as_json,
-        )
+        found = evaluate_files(**for_workflow(locals()))
         if as_json:
             print_json(found.to_dict())
             return
@@ -135,19 +104,8 @@ def predict(
 
     Example: unbag predict model rows.parquet --key id --output predictions.parquet
     """
-    with exit_on_error("Stopped. What is done is kept; the same command goes on from there."):
-        made = predict_files(
-            model,
-            rows,
-            output=output,
-            key=key or (),
-            prior=parse_shares("prior", prior),
-            probabilities=probabilities,
-            images=images,
-            device=device,
-            overwrite=overwrite,
-            verbose=is_terminal() and not as_json,
-        )
+    with exit_on_error(GOES_ON):
+        made = predict_files(**for_workflow(locals()))
         if as_json:
             print_json(made.to_dict())
             return

@@ -29,7 +29,7 @@ from unbag.validation import invalid
 
 __all__ = ["Choice", "Summary", "summary_of"]
 
-_MAX_DISTINCT = 50_000  # different texts counted before a column is taken for ids or free text
+_MAX_DISTINCT = 50_000  # different values counted before a column is taken for ids or free text
 _MAX_MEAN_LENGTH = 100  # characters; longer texts are sentences
 _MIN_ID_ROWS = 20  # so few increasing whole numbers may be increasing by chance
 _HOW = "to use it all the same, name it in columns (--columns)"
@@ -134,6 +134,8 @@ class _NumberSummary(_Moments):
         self.n_infinite = 0
         self.previous: float | None = None
         self.steps: set[float] = set()  # signs of the differences from row to row
+        self.different: set[int] = set()  # whole numbers, until one comes twice or there are many
+        self.repeats = not pa.types.is_integer(dtype)  # or is not looked at
 
     def _update(self, array: pa.Array) -> None:
         values = as_numbers(array)
@@ -148,6 +150,10 @@ class _NumberSummary(_Moments):
             self.previous = float(values[-1])
         if len(values):
             self._merge(values)
+        if not self.repeats and len(self.different) < _MAX_DISTINCT:
+            n = len(self.different) + len(array)
+            self.different.update(array.to_pylist())
+            self.repeats = len(self.different) < n
 
     def _choose(self) -> Choice:
         if self.n_infinite:
@@ -159,8 +165,15 @@ class _NumberSummary(_Moments):
         in_order = self.steps in ({1.0}, {-1.0}) and self.n_missing == 0
         if in_order and self.n_rows >= _MIN_ID_ROWS and not self.chosen:
             return Choice(reason=f"it numbers the rows, like an id; {_HOW}")
+        note = ""
+        if not self.repeats and self.n >= _MIN_ID_ROWS and not self.chosen:
+            note = (
+                f"Column {self.column!r} holds whole numbers of which none comes twice in "
+                f"{len(self.different):,} rows; if they only name the rows, leave it out "
+                "(--leave-out)."
+            )
         quantity = quantity_of(self.dtype)
-        return Choice((Number(self.column, self.mean, self._scale, str(quantity)),))
+        return Choice((Number(self.column, self.mean, self._scale, str(quantity)),), note=note)
 
 
 class _BooleanSummary(Summary):

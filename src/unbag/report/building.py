@@ -49,6 +49,7 @@ def build_report(
     bag_ids: Any = None,
     predicted: Any = None,
     training_bag_ids: Any = None,
+    watched: Evaluation | None = None,
     reliability: Reliability | None = None,
     data: Mapping[str, Any] | None = None,
     warnings: Sequence[str] = (),
@@ -73,6 +74,9 @@ def build_report(
         Predicted class of every held-out row, as ``clf.predict`` gives it.
     training_bag_ids : array, optional
         Bag of every training row, for the number of rows of every bag.
+    watched : Evaluation, optional
+        Of the rows whose label-free error was recorded in every epoch. Its interval gives the
+        width of the band around that curve; without it the curve has none.
     reliability : Reliability, optional
         Of the probabilities of the held-out rows.
     data : dict, optional
@@ -119,7 +123,7 @@ def build_report(
         "inspection": sections.verdict(inspection),
         "headline": sections.headline(clf, evaluation, table, training_counts),
         "priors": sections.priors(table, training_counts, counts),
-        "training": sections.training(clf, evaluation),
+        "training": sections.training(clf, evaluation, watched),
         "confusion": sections.confusion(evaluation, table, bag_index, guesses),
         "bag_shares": sections.bag_shares(table, bag_index, guesses),
         "calibration": sections.calibration(clf, reliability),

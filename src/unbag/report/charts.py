@@ -12,6 +12,7 @@ from unbag.report.markup import escape, number, percent, tip
 __all__ = ["Line", "interval_bar", "line_chart", "nice_limit", "reliability_chart", "scatter"]
 
 Numbers = Sequence[float | None]
+_Points = Sequence[tuple[int, float]]  # positions of the epochs drawn, and where each lies
 _WIDE, _HIGH = 440, 280  # near the width of a phone, so that text stays readable there
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 40
 _MOST_POINTS = 200
@@ -89,42 +90,30 @@ def line_chart(
     ]
     middle = (_LEFT + _WIDE - _RIGHT) / 2
     parts.append(f'<text class="x title" x="{middle}" y="{_HIGH - 5}">epoch</text>')
-    picked = _thin(len(epochs))
-    parts += [_band(epochs, line, picked, x, y) for line in lines if line.band]
-    parts += [_path(epochs, line, picked, x, y) for line in lines]
+    points = [(i, x(epochs[i])) for i in _thin(len(epochs))]
+    parts += [_band(line, points, y) for line in lines if line.band]
+    parts += [_path(line, points, y) for line in lines]
     if mark is not None:
         at = f"{x(mark[0]):.1f}"
         parts.append(f'<path class="mark" d="M{at} {_TOP}V{_HIGH - _BOTTOM}"/>')
-    parts += _hits(epochs, lines, picked, x, percent if shares else number, mark)
+    parts += _hits(epochs, lines, points, percent if shares else number, mark)
     return f"{_legend(lines, mark)}{_svg(parts, label, _WIDE, _HIGH)}"
 
 
-def _path(
-    epochs: Sequence[int],
-    line: Line,
-    picked: Sequence[int],
-    x: Callable[[float], float],
-    y: Callable[[float], float],
-) -> str:
-    points, pen = [], "M"
-    for i in picked:
+def _path(line: Line, points: _Points, y: Callable[[float], float]) -> str:
+    drawn, pen = [], "M"
+    for i, at in points:
         value = line.values[i]
         if value is None:
             pen = "M"
             continue
-        points.append(f"{pen}{x(epochs[i]):.1f} {y(value):.1f}")
+        drawn.append(f"{pen}{at:.1f} {y(value):.1f}")
         pen = "L"
-    return f'<path class="line {line.kind}" d="{"".join(points)}"/>'
+    return f'<path class="line {line.kind}" d="{"".join(drawn)}"/>'
 
 
-def _band(
-    epochs: Sequence[int],
-    line: Line,
-    picked: Sequence[int],
-    x: Callable[[float], float],
-    y: Callable[[float], float],
-) -> str:
-    ends = [(x(epochs[i]), line.low[i], line.high[i]) for i in picked]
+def _band(line: Line, points: _Points, y: Callable[[float], float]) -> str:
+    ends = [(at, line.low[i], line.high[i]) for i, at in points]
     known = [(at, lo, hi) for at, lo, hi in ends if lo is not None and hi is not None]
     there = [f"{at:.1f} {y(hi):.1f}" for at, _, hi in known]
     back = [f"{at:.1f} {y(lo):.1f}" for at, lo, _ in reversed(known)]
@@ -134,17 +123,15 @@ def _band(
 def _hits(
     epochs: Sequence[int],
     lines: Sequence[Line],
-    picked: Sequence[int],
-    x: Callable[[float], float],
+    points: _Points,
     write: Callable[[float], str],
     mark: tuple[int, str] | None,
 ) -> list[str]:
     """Make one invisible strip an epoch, which tells its values."""
-    places = [x(epochs[i]) for i in picked]
-    edges = [(a + b) / 2 for a, b in itertools.pairwise(places)]
+    edges = [(a + b) / 2 for (_, a), (_, b) in itertools.pairwise(points)]
     starts, ends = [_LEFT, *edges], [*edges, _WIDE - _RIGHT]
     found = []
-    for i, start, end in zip(picked, starts, ends, strict=True):
+    for (i, _), start, end in zip(points, starts, ends, strict=True):
         said = [f"epoch {epochs[i]}"]
         for line in lines:
             value = line.values[i]

@@ -176,7 +176,7 @@ def _error_chart(part: Part, mark: tuple[int, str] | None) -> str:
             line.band = "± half-width"
             caption += (
                 f" The band is ± {100 * half:.1f} points at every epoch: the half-width of the "
-                "interval of the final error."
+                "interval of the final error on these rows."
             )
         lines.append(line)
     if "test_error" in part:

@@ -94,7 +94,9 @@ def priors(
     }
 
 
-def training(clf: UnbagClassifier, evaluation: Evaluation | None) -> dict[str, Any]:
+def training(
+    clf: UnbagClassifier, evaluation: Evaluation | None, watched: Evaluation | None
+) -> dict[str, Any]:
     """Take the history, partial risks summarised."""
     history: dict[str, _Floats] = getattr(clf, "history_", None) or {}
     if not history.keys() >= _HISTORY or len(history["epoch"]) == 0:
@@ -112,10 +114,10 @@ def training(clf: UnbagClassifier, evaluation: Evaluation | None) -> dict[str, A
     for name in ("label_free_error", "test_error"):
         if name in history:
             found[name] = history[name]
+    if watched is not None:
+        found["label_free_half_width"] = (watched.error.high - watched.error.low) / 2
     if evaluation is not None:
-        error = evaluation.error
-        found["label_free_half_width"] = (error.high - error.low) / 2
-        found["final_error"] = error
+        found["final_error"] = evaluation.error
     return found
 
 

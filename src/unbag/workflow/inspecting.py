@@ -8,6 +8,7 @@ from typing import Any
 from unbag.inspection import Inspection
 from unbag.validation import check_number
 from unbag.workflow.reading import inspect_rows, read_inputs
+from unbag.workflow.settings import check_intervals
 
 __all__ = ["InspectedFiles", "inspect_files"]
 
@@ -57,15 +58,8 @@ def inspect_files(
     than 50,000 rows, so many drawn by ``seed`` serve for the test of the assumption.
     """
     check_number("seed", seed, low=0, integer=True)
-    inputs = read_inputs(
-        rows,
-        bag=bag,
-        priors=priors,
-        verbose=verbose,
-        columns=columns,
-        leave_out=leave_out,
-        images=images,
-    )
+    check_intervals(sampling, level)
+    inputs = read_inputs(rows, bag, priors, columns, leave_out, images, verbose=verbose)
     inspection = inspect_rows(inputs, seed, sampling=sampling, level=level)
     features = tuple(getattr(inputs.rows.encoding, "feature_names", ()))
     return InspectedFiles(inspection, features, inputs.notes)

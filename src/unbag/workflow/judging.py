@@ -27,6 +27,7 @@ from unbag.workflow.reading import (
     read_inputs,
     read_table_of_priors,
 )
+from unbag.workflow.settings import check_intervals
 
 __all__ = [
     "EVALUATED",
@@ -34,8 +35,10 @@ __all__ = [
     "INSPECTION",
     "REPORT",
     "EvaluatedModel",
+    "Judgement",
     "bag_column",
     "evaluate_files",
+    "evaluate_watched",
     "judge",
     "write_report",
 ]
@@ -125,6 +128,7 @@ def evaluate_files(
         raise invalid("report", "a file name that ends in .html", page)
     for path in (page, page.with_suffix(".json")):
         check_free("report", path, overwrite=overwrite)
+    check_intervals(sampling, level)
     bag = bag_column(model) if bag is None else bag
     notes: tuple[str, ...] = ()
     table = clf.priors_ if clf.priors is None else ClassPriors.of(clf.priors)
@@ -132,31 +136,64 @@ def evaluate_files(
         given, notes = read_table_of_priors(priors, bag)
         table = _in_order_of(clf, given)
         clf.priors = table
-    inputs = read_inputs(
-        rows, bag=bag, priors=table, verbose=verbose, images=images, encoding=clf.encoding_
-    )
+    inputs = read_inputs(rows, bag, table, images=images, encoding=clf.encoding_, verbose=verbose)
     inspection = inspect_rows(inputs, 0, sampling=sampling, level=level)
-    evaluation, found, content = judge(
-        clf, inputs.bags(), inputs, inspection, title=title, sampling=sampling, level=level
+    judgement = judge(
+        clf, inputs, inspection, inputs.bags(), title=title, sampling=sampling, level=level
     )
-    if evaluation is None:  # the reason stands last
-        raise InvalidInputError(found[-1])
-    write_report(content, page)
-    return EvaluatedModel(evaluation, page, found, notes + inputs.notes)
+    if judgement.evaluation is None:  # the reason stands last
+        raise InvalidInputError(judgement.warnings[-1])
+    write_report(judgement.report, page)
+    notes += inputs.notes
+    return EvaluatedModel(judgement.evaluation, page, judgement.warnings, notes)
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """What :func:`judge` found.
+
+    Attributes
+    ----------
+    evaluation : Evaluation or None
+        None without rows for it, or with rows that do not allow one.
+    warnings : tuple of str
+        What speaks against trusting the model.
+    report : dict
+        Content of the report.
+    """
+
+    evaluation: Evaluation | None
+    warnings: tuple[str, ...]
+    report: dict[str, Any]
 
 
 def judge(
     clf: UnbagClassifier,
-    untouched: Bags | None,
     inputs: Inputs,
     inspection: Inspection,
+    untouched: Bags | None,
+    train: Bags | None = None,
+    watched: Evaluation | None = None,
     *,
-    training_bag_ids: Any = None,
     title: str | None,
     sampling: str,
     level: float,
-) -> tuple[Evaluation | None, tuple[str, ...], dict[str, Any]]:
-    """Evaluate a model on rows that it was not trained on; warnings; content of the report."""
+) -> Judgement:
+    """Evaluate a model on rows that it was not trained on, and make the content of its report.
+
+    Parameters
+    ----------
+    clf, inputs, inspection
+        The model, and what it was made from.
+    untouched : Bags or None
+        Rows that it was not trained on.
+    train : Bags, optional
+        Rows that it was trained on.
+    watched : Evaluation, optional
+        Of the rows of the error curve.
+    title, sampling, level
+        As in :func:`evaluate_files`.
+    """
     evaluation, reliability, predicted = None, None, None
     found: list[str] = []
     if untouched is None:
@@ -198,13 +235,30 @@ def judge(
         inspection,
         bag_ids=None if untouched is None else untouched.bag_ids,
         predicted=predicted,
-        training_bag_ids=training_bag_ids,
+        training_bag_ids=None if train is None else train.bag_ids,
+        watched=watched,
         reliability=reliability,
         data=data,
         warnings=found,
         title=title,
     )
-    return evaluation, tuple(found), content
+    return Judgement(evaluation, tuple(found), content)
+
+
+def evaluate_watched(
+    clf: UnbagClassifier, validation: Bags, *, sampling: str, level: float
+) -> Evaluation:
+    """Evaluate a model on the rows of its error curve, by the formula of the curve."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnbagWarning)  # those of the evaluation rows are told
+        return evaluate(
+            clf,
+            validation,
+            test_prior=clf.test_prior_,
+            inverse="pseudo-inverse",
+            sampling=sampling,
+            level=level,
+        )
 
 
 def _first(notes: tuple[str, ...]) -> list[str]:

@@ -33,7 +33,7 @@ class Parts:
     Parameters
     ----------
     target : Path
-        The file to make.
+        The file to make; its :func:`parts_folder` must be there, held by this run.
     fingerprint : str
         What the predictions depend on; parts of anything else are thrown away.
     n_classes : int
@@ -42,12 +42,13 @@ class Parts:
 
     Attributes
     ----------
+    target : Path
     counts : array of shape (K,)
         Rows predicted as each class.
     """
 
     def __init__(self, target: Path, fingerprint: str, n_classes: int, part_rows: int) -> None:
-        self._target = target
+        self.target = target
         self._folder = parts_folder(target)
         self._whole = self._folder / f"whole{target.suffix.lower()}"
         self._fingerprint = fingerprint
@@ -85,8 +86,8 @@ class Parts:
             self._joined = True
             self._write_state()
         if self._whole.exists():  # else an earlier run was stopped after this
-            self._whole.replace(self._target)
-            sync(self._target.resolve().parent)
+            self._whole.replace(self.target)
+            sync(self.target.resolve().parent)
         remove_folder(self._folder, last=_STATE)
 
     def close(self) -> None:
@@ -97,9 +98,9 @@ class Parts:
 
     def _keep(self) -> None:
         """Write what was added to a part of its own."""
-        if not self._done:
-            shutil.rmtree(self._folder, ignore_errors=True)  # of another run
-            self._folder.mkdir(parents=True)
+        if not self._done:  # what is there is of another run
+            for path in self._folder.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
         path = self._part(len(self._done))
         partial = path.with_suffix(".partial")
         schema = self._batches[0].schema
@@ -147,7 +148,7 @@ class Parts:
         except (OSError, ValueError, KeyError, TypeError):
             return [], False
         if joined:  # parts may be removed already, and the whole may have its name
-            there = self._whole.exists() or self._target.exists()
+            there = self._whole.exists() or self.target.exists()
         else:
             there = all(self._part(number).exists() for number in range(len(parts)))
         return (parts, joined) if same and there else ([], False)

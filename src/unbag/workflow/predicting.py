@@ -21,7 +21,7 @@ from unbag.estimator import UnbagClassifier
 from unbag.io import TableEncoding, TableFiles, read_rows
 from unbag.io.tables import batch_rows_of
 from unbag.validation import check_choice, invalid, shorten
-from unbag.workflow.outputs import check_free, check_not_input
+from unbag.workflow.outputs import check_free, check_not_input, hold
 from unbag.workflow.parts import CLASS, Parts, parts_folder
 from unbag.workflow.progress import RowProgress
 from unbag.workflow.reading import load_for_files, paths_of, shares_by_class
@@ -107,34 +107,48 @@ def predict_files(
     check_choice("output", target.suffix.lower(), _SUFFIXES)
     check_free("output", target, overwrite=overwrite or parts_folder(target).is_dir())
     clf = load_for_files(model, device)
-    source = _source(clf, rows, list(key), images, verbose)
-    if prior is not None:
-        prior = shares_by_class("prior", prior, clf.classes_)
-    settings = [source.fingerprint, prior and list(prior.values()), probabilities, list(key)]
-    fingerprint = _fingerprint(Path(model), settings)
-    parts = Parts(target, fingerprint, len(clf.classes_), _PART_ROWS)
-    check_free("output", target, overwrite=overwrite or parts.rows > 0)
-    check_not_input(target, source.files)
-    before = parts.rows
-    names = [f"p_{name}" for name in clf.classes_] if probabilities else []
-    _check_names([*source.key_names, CLASS, *names])
-    if target.suffix.lower() == ".csv":
-        _check_csv(source.key_types)
-    predicted = closing(_predicted(clf, source.blocks(before), prior))
-    with RowProgress("predicting", verbose) as progress, closing(parts), predicted as blocks:
-        progress(before, source.n_rows)
-        for keys, chances in blocks:
-            best = chances.argmax(1)
-            columns = [*keys, _classes(clf, best)]
-            columns += [pa.array(column) for column in chances.T.astype(np.float32)[: len(names)]]
-            batch = pa.record_batch(columns, names=[*source.key_names, CLASS, *names])
-            parts.add(batch, np.bincount(best, minlength=len(clf.classes_)))
-            progress(parts.rows, source.n_rows)
-        parts.finish()
+    with hold(parts_folder(target), target):
+        source = _source(clf, rows, list(key), images, verbose)
+        if prior is not None:
+            prior = shares_by_class("prior", prior, clf.classes_)
+        settings = [source.fingerprint, prior and list(prior.values()), probabilities, list(key)]
+        parts = Parts(target, _fingerprint(Path(model), settings), len(clf.classes_), _PART_ROWS)
+        check_free("output", target, overwrite=overwrite or parts.rows > 0)
+        check_not_input(target, source.files)
+        before = parts.rows
+        _write(clf, source, prior, parts, probabilities=probabilities, verbose=verbose)
     shares = (parts.counts / max(1, parts.rows)).tolist()
     return PredictedFile(
         target, parts.rows, before, dict(zip(map(str, clf.classes_), shares, strict=True))
     )
+
+
+def _write(
+    clf: UnbagClassifier,
+    source: "_TableSource | _ArraySource",
+    prior: Mapping[Any, float] | None,
+    parts: Parts,
+    *,
+    probabilities: bool,
+    verbose: bool,
+) -> None:
+    """Predict the rows that are not done yet, and make the file."""
+    names = [f"p_{name}" for name in clf.classes_] if probabilities else []
+    header = [*source.key_names, CLASS, *names]
+    _check_names(header)
+    if parts.target.suffix.lower() == ".csv":
+        _check_csv(source.key_types)
+    predicted = closing(_predicted(clf, source.blocks(parts.rows), prior))
+    with RowProgress("predicting", verbose) as progress, closing(parts), predicted as blocks:
+        progress(parts.rows, source.n_rows)
+        for keys, chances in blocks:
+            best = chances.argmax(1)
+            columns = [*keys, _classes(clf, best)]
+            columns += [pa.array(column) for column in chances.T.astype(np.float32)[: len(names)]]
+            batch = pa.record_batch(columns, names=header)
+            parts.add(batch, np.bincount(best, minlength=len(clf.classes_)))
+            progress(parts.rows, source.n_rows)
+        parts.finish()
 
 
 def _predicted(

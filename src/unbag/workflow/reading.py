@@ -1,7 +1,7 @@
 """Rows and class priors from files, matched by bag id."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,9 +75,12 @@ def paths_of(rows: Any) -> list[Path]:
 
 def read_inputs(
     rows: Any,
-    *,
     bag: str | None,
     priors: str | os.PathLike[str] | ClassPriors,
+    columns: Sequence[str] | None = None,
+    leave_out: Sequence[str] = (),
+    images: str | os.PathLike[str] | None = None,
+    *,
     verbose: bool = False,
     **options: Any,
 ) -> Inputs:
@@ -89,10 +92,12 @@ def read_inputs(
     bag : str or None
         Column of bag ids; in an ``.npz`` file the array, by default "bag_ids".
     priors : path or ClassPriors
+    columns, leave_out, images
+        As in :func:`unbag.io.read_rows`.
     verbose : bool
         Show progress.
     **options
-        Of :func:`unbag.io.read_rows`.
+        Others of :func:`unbag.io.read_rows`.
     """
     paths = paths_of(rows)
     files = [str(path) for path in paths]
@@ -106,6 +111,7 @@ def read_inputs(
     if not isinstance(priors, ClassPriors):
         files.append(str(priors))
         priors, notes = read_table_of_priors(priors, bag)
+    options |= {"columns": columns, "leave_out": leave_out, "images": images}
     with RowProgress("reading rows", verbose) as progress:
         read = read_rows(paths, bag=bag, progress=progress, **options)
     assert read.bag_ids is not None

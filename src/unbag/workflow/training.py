@@ -1,8 +1,9 @@
 """From files to a saved model with its evaluation and report."""
 
-import contextlib
+import functools
 import json
 import os
+import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,29 +12,30 @@ from typing import Any
 from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier
 from unbag.evaluation import Evaluation
-from unbag.files import remove_folder, write_whole
+from unbag.files import write_whole
 from unbag.inspection import Inspection
 from unbag.io import TableEncoding
-from unbag.methods import METHODS, get_method
 from unbag.selection import TuningResult, tune
-from unbag.training import resolve_device
-from unbag.validation import check_choice, check_number, invalid
+from unbag.selection.tuning import SCORERS
+from unbag.validation import check_choice, check_number, import_optional, invalid
 from unbag.workflow.config import CONFIG, to_toml
 from unbag.workflow.judging import (
     EVALUATED,
     EVALUATION,
     INSPECTION,
     REPORT,
+    Judgement,
+    evaluate_watched,
     judge,
     write_report,
 )
 from unbag.workflow.reading import Inputs, inspect_rows, paths_of, read_inputs, shares_by_class
+from unbag.workflow.settings import check_intervals, check_settings, check_shares
+from unbag.workflow.work import work_folder
 
 __all__ = ["TrainedModel", "fit_files", "tune_files"]
 
 _TRIALS = "tuning.json"
-_MODEL = "model.json"
-_OF_METHODS = sorted({name for method in METHODS.values() for name in method.hyperparameters})
 _CALIBRATION_ROWS = 50  # a class, below which calibration is left out unless it is asked for
 
 
@@ -148,32 +150,35 @@ def fit_files(
     -------
     TrainedModel
     """
-    options = _named(locals())
-    _check(evaluation_share, validation_share, seed, sampling, level, settings)
+    config = to_toml(_named(locals()))
+    check_intervals(sampling, level)
+    check_shares(evaluation_share, validation_share, low_open=False)
+    check_settings(settings, seed)
     if not validation_share and (calibrate or settings.get("early_stopping")):
         given = "calibrate" if calibrate else "early_stopping"
         raise invalid("validation_share", f"above 0 with {given}", 0)
     clf = UnbagClassifier(**settings, random_state=seed, verbose=verbose)
-    with _Work(Path(output), overwrite, options) as work:
+    intervals: dict[str, Any] = {"sampling": sampling, "level": level}
+    with work_folder(Path(output), config, overwrite=overwrite) as work:
         inputs = read_inputs(
-            rows,
-            bag=bag,
-            priors=priors,
-            verbose=verbose,
-            columns=columns,
-            leave_out=leave_out,
-            images=images,
-            cache=work.folder / "rows",
+            rows, bag, priors, columns, leave_out, images, cache=work / "rows", verbose=verbose
         )
-        inspection = inspect_rows(inputs, seed, sampling=sampling, level=level)
+        inspection = inspect_rows(inputs, seed, **intervals)
         train, validation, untouched = _split(inputs, evaluation_share, validation_share, seed)
-        clf.checkpoint = work.folder / "training"
+        clf.checkpoint = work / "training"
         _adapt(clf, inputs)
         clf.fit_bags(train, held_out=validation)
         clf.checkpoint = None
-        if validation is not None and _is_calibrated(calibrate, validation):
-            clf.calibrate(validation)
-        return work.finish(clf, inputs, inspection, train, untouched, title, sampling, level)
+        watched = None
+        if validation is not None:
+            watched = evaluate_watched(clf, validation, **intervals)
+            if _is_calibrated(calibrate, validation):
+                clf.calibrate(validation)
+        clf.encoding_ = inputs.rows.encoding
+        judgement = judge(
+            clf, inputs, inspection, untouched, train, watched, title=title, **intervals
+        )
+        return _finish(Path(output), config, clf, inputs, inspection, judgement)
 
 
 def tune_files(
@@ -206,24 +211,21 @@ def tune_files(
     killed goes on; ``storage`` names another Optuna storage. ``tuning.json`` in the model folder
     lists them.
     """
-    options = _named(locals())
-    _check(evaluation_share, validation_share, seed, sampling, level, settings)
-    for name, share in (("evaluation", evaluation_share), ("validation", validation_share)):
-        check_number(f"{name}_share", share, low=0, high=1, low_open=True, high_open=True)
-    with _Work(Path(output), overwrite, options) as work:
+    config = to_toml(_named(locals()))
+    check_intervals(sampling, level)
+    check_shares(evaluation_share, validation_share, low_open=True)
+    check_settings(settings, seed)
+    optuna = import_optional("optuna", "tune")
+    check_choice("scoring", scoring, SCORERS)
+    check_number("trials", trials, low=1, integer=True)
+    check_number("at_once", at_once, low=1, integer=True)
+    intervals: dict[str, Any] = {"sampling": sampling, "level": level}
+    with work_folder(Path(output), config, overwrite=overwrite) as work:
         inputs = read_inputs(
-            rows,
-            bag=bag,
-            priors=priors,
-            verbose=verbose,
-            columns=columns,
-            leave_out=leave_out,
-            images=images,
-            cache=work.folder / "rows",
+            rows, bag, priors, columns, leave_out, images, cache=work / "rows", verbose=verbose
         )
-        inspection = inspect_rows(inputs, seed, sampling=sampling, level=level)
-        bags = inputs.bags()
-        clf = UnbagClassifier(priors=bags.priors, **settings)
+        inspection = inspect_rows(inputs, seed, **intervals)
+        clf = UnbagClassifier(priors=inputs.bags().priors, **settings)
         _adapt(clf, inputs)
         result = tune(
             inputs.rows.X,
@@ -233,113 +235,49 @@ def tune_files(
             scoring=scoring,
             validation_size=validation_share,
             evaluation_size=evaluation_share,
-            storage=storage or f"sqlite:///{work.folder.resolve() / 'trials.db'}",
+            storage=storage or _storage(optuna, work / "trials.db"),
             at_once=at_once,
             random_state=seed,
             verbose=verbose,
         )
         best = result.best_estimator
-        return work.finish(
-            best,
-            inputs,
-            inspection,
-            result.training,
-            result.held_out,
-            title,
-            sampling,
-            level,
-            result,
+        best.encoding_ = inputs.rows.encoding
+        judgement = judge(
+            best, inputs, inspection, result.held_out, result.training, title=title, **intervals
         )
+        return _finish(Path(output), config, best, inputs, inspection, judgement, result)
 
 
-class _Work:
-    """The folder beside a model in which a run keeps what is done until it is finished.
-
-    Parameters
-    ----------
-    output : Path
-        The model folder.
-    overwrite : bool
-        Whether a finished model may be replaced.
-    options : dict
-        Of the run; a stopped one with the same options may go on replacing its model.
-    """
-
-    def __init__(self, output: Path, overwrite: bool, options: Mapping[str, Any]) -> None:
-        name = output.resolve().name
-        self.output = output
-        self.folder = output.resolve().parent / f".{name}.work"
-        self._config = to_toml(options)
-        unfinished = _text(self.folder / CONFIG) == self._config
-        if (output / _MODEL).exists() and not (overwrite or unfinished):
-            remedy = "replace it with --overwrite (overwrite=True), or name another folder."
-            raise invalid("output", "a free path", f"{output}, which holds a model", remedy)
-        if not (output / _MODEL).exists() and output.exists():
-            if not output.is_dir():
-                raise invalid("output", "a folder to make", f"{output}, which is a file")
-            if any(output.iterdir()):
-                got = f"{output}, a folder with other files"
-                raise invalid("output", "a free path", got, "name a new folder.")
-
-    def __enter__(self) -> "_Work":
-        self._new = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
-        try:
-            write_whole(self.folder / CONFIG, self._config)
-        except OSError as error:
-            got = f"{self.output} ({error.strerror})"
-            raise invalid("output", "a folder that can be made", got) from None
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # Kept where a run was stopped, so that it can go on. An error of a new run leaves nothing.
-        if kind is None or (self.folder in self._new and issubclass(kind, Exception)):
-            with contextlib.suppress(OSError):
-                remove_folder(self.folder, last=CONFIG)  # by which the next run knows its own
-        with contextlib.suppress(OSError):  # folders above it stay where something is in them
-            for path in self._new[1:]:
-                path.rmdir()
-
-    def finish(
-        self,
-        clf: UnbagClassifier,
-        inputs: Inputs,
-        inspection: Inspection,
-        train: Bags,
-        untouched: Bags | None,
-        title: str | None,
-        sampling: str,
-        level: float,
-        tuning: TuningResult | None = None,
-    ) -> TrainedModel:
-        """Judge the model and write all that belongs to it."""
-        clf.encoding_ = inputs.rows.encoding
-        evaluation, warnings, report = judge(
-            clf,
-            untouched,
-            inputs,
-            inspection,
-            training_bag_ids=train.bag_ids,
-            title=title,
-            sampling=sampling,
-            level=level,
-        )
-        folder = clf.save(self.output)
-        for name in (_TRIALS, EVALUATED, Path(EVALUATED).with_suffix(".json").name):
-            (folder / name).unlink(missing_ok=True)  # of a model that was replaced
-        write_whole(folder / CONFIG, self._config)
-        found = None if evaluation is None else evaluation.to_dict()
-        for name, content in ((INSPECTION, inspection.to_dict()), (EVALUATION, found)):
-            write_whole(folder / name, json.dumps(content, indent=1) + "\n")
-        if tuning is not None:
-            write_whole(folder / _TRIALS, json.dumps(tuning.trials, indent=1) + "\n")
-        write_report(report, folder / REPORT)
-        return TrainedModel(
-            folder, clf, inspection, evaluation, warnings, inputs.notes, tuning=tuning
-        )
+def _storage(optuna: Any, file: Path) -> Any:
+    """Keep trials in a SQLite file of any name: an address could not hold signs such as ? and %."""
+    connect = functools.partial(sqlite3.connect, file, check_same_thread=False)
+    return optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect})
 
 
-def _text(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8") if path.is_file() else None
+def _finish(
+    output: Path,
+    config: str,
+    clf: UnbagClassifier,
+    inputs: Inputs,
+    inspection: Inspection,
+    judgement: Judgement,
+    tuning: TuningResult | None = None,
+) -> TrainedModel:
+    """Write the model and all that belongs to it."""
+    folder = clf.save(output)
+    for name in (_TRIALS, EVALUATED, Path(EVALUATED).with_suffix(".json").name):
+        (folder / name).unlink(missing_ok=True)  # of a model that was replaced
+    write_whole(folder / CONFIG, config)
+    evaluation = judgement.evaluation
+    found = None if evaluation is None else evaluation.to_dict()
+    for name, content in ((INSPECTION, inspection.to_dict()), (EVALUATION, found)):
+        write_whole(folder / name, json.dumps(content, indent=1) + "\n")
+    if tuning is not None:
+        write_whole(folder / _TRIALS, json.dumps(tuning.trials, indent=1) + "\n")
+    write_report(judgement.report, folder / REPORT)
+    return TrainedModel(
+        folder, clf, inspection, evaluation, judgement.warnings, inputs.notes, tuning=tuning
+    )
 
 
 def _named(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -354,33 +292,6 @@ def _named(given: Mapping[str, Any]) -> dict[str, Any]:
         shares = options["test_prior"].items()
         options["test_prior"] = ",".join(f"{name}={share!r}" for name, share in shares)
     return options
-
-
-def _check(
-    evaluation: float,
-    validation: float,
-    seed: int,
-    sampling: str,
-    level: float,
-    settings: Mapping[str, Any],
-) -> None:
-    """Refuse what is known to be wrong before rows are read, which may take long."""
-    check_number("seed", seed, low=0, integer=True)
-    check_choice("sampling", sampling, ("iid", "exact"))
-    check_number("level", level, low=0, high=1, low_open=True, high_open=True)
-    check_number("n_iter_no_change", settings.get("n_iter_no_change", 1), low=1, integer=True)
-    resolve_device(settings.get("device", "auto"))
-    method = settings.get("method", "u-prr")
-    own = get_method(method).hyperparameters
-    for name in _OF_METHODS:
-        if settings.get(name) is not None and name not in own:
-            allowed = f"left out with method {method!r}, which does not have it"
-            raise invalid(name, allowed, settings[name])
-    for name, share in (("evaluation_share", evaluation), ("validation_share", validation)):
-        check_number(name, share, low=0, high=1, high_open=True)
-    if evaluation + validation >= 1:
-        got = f"{evaluation + validation:g} together with validation_share"
-        raise invalid("evaluation_share", "below 1 together with validation_share", got)
 
 
 def _is_calibrated(wanted: bool | None, validation: Bags) -> bool:

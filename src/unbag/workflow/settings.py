@@ -1,0 +1,60 @@
+"""Checks of settings before any file is read, which may take long."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from unbag.bags import Bags
+from unbag.estimator import UnbagClassifier
+from unbag.evaluation.report import SAMPLINGS
+from unbag.methods import METHODS, get_method
+from unbag.methods.fitting import prepare
+from unbag.training import resolve_device
+from unbag.training.engine import PRECISIONS
+from unbag.validation import check_choice, check_number, invalid
+
+__all__ = ["check_intervals", "check_settings", "check_shares"]
+
+_OF_METHODS = sorted({name for method in METHODS.values() for name in method.hyperparameters})
+
+
+def check_intervals(sampling: str, level: float) -> None:
+    """Check what intervals are made by."""
+    check_choice("sampling", sampling, SAMPLINGS)
+    check_number("level", level, low=0, high=1, low_open=True, high_open=True)
+
+
+def check_shares(evaluation: float, validation: float, *, low_open: bool) -> None:
+    """Check the shares of the rows that are not trained on; whether they may be 0."""
+    for name, share in (("evaluation_share", evaluation), ("validation_share", validation)):
+        check_number(name, share, low=0, high=1, low_open=low_open, high_open=True)
+    if evaluation + validation >= 1:
+        got = f"{evaluation + validation:g} together with validation_share"
+        raise invalid("evaluation_share", "below 1 together with validation_share", got)
+
+
+def check_settings(settings: Mapping[str, Any], seed: int) -> None:
+    """Check settings of the classifier, as far as they do not depend on rows and priors."""
+    check_number("seed", seed, low=0, integer=True)
+    check_number("n_iter_no_change", settings.get("n_iter_no_change", 1), low=1, integer=True)
+    clf = UnbagClassifier(**settings)
+    resolve_device(clf.device)
+    check_choice("precision", clf.precision, PRECISIONS)
+    own = get_method(clf.method).hyperparameters
+    for name in _OF_METHODS:
+        if settings.get(name) is not None and name not in own:
+            allowed = f"left out with method {clf.method!r}, which does not have it"
+            raise invalid(name, allowed, settings[name])
+    _rehearse(clf)
+
+
+def _rehearse(clf: UnbagClassifier) -> None:
+    """Prepare the training of two rows, up to where it would start: that checks the rest."""
+    clf.test_prior = None  # its classes are not known yet
+    if isinstance(clf.model, nn.Module) or callable(clf.model):
+        clf.model = "linear"  # the user's own is made for other rows
+    pixels = np.zeros((2, 1, 1, 1), dtype=np.uint8)  # images, which every network takes
+    bags = Bags(pixels, [0, 1], np.eye(2))
+    prepare(clf.prepare_bags(bags, held_out=bags).job, clf.precision)

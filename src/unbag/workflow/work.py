@@ -1,0 +1,71 @@
+"""The folder beside a model in which a run keeps what is done until it is finished."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from unbag.files import remove_folder, write_whole
+from unbag.validation import invalid
+from unbag.workflow.config import CONFIG
+from unbag.workflow.outputs import hold
+
+__all__ = ["work_folder"]
+
+_MODEL = "model.json"
+
+
+@contextmanager
+def work_folder(output: Path, config: str, *, overwrite: bool) -> Iterator[Path]:
+    """Make the folder of a run, and remove it in the end.
+
+    It is kept where the run was stopped, so that it can go on; an error of a new run leaves
+    nothing.
+
+    Parameters
+    ----------
+    output : Path
+        The model folder; refused where it is not free, or another run is making it.
+    config : str
+        Options of the run; a stopped one with the same options may go on replacing its model.
+    overwrite : bool
+        Whether a finished model may be replaced.
+    """
+    folder = output.resolve().parent / f".{output.resolve().name}.work"
+    with ExitStack() as held:
+        try:
+            held.enter_context(hold(folder, output))
+            left = _text(folder / CONFIG)  # of a run that was stopped
+            _check_free(output, overwrite=overwrite or left == config)
+            write_whole(folder / CONFIG, config)
+        except OSError as error:
+            got = f"{output} ({error.strerror})"
+            raise invalid("output", "a folder that can be made", got) from None
+        try:
+            yield folder
+        except Exception:
+            if left is None:
+                _remove(folder)
+            raise
+        _remove(folder)
+
+
+def _check_free(output: Path, *, overwrite: bool) -> None:
+    if (output / _MODEL).exists():
+        if not overwrite:
+            remedy = "replace it with --overwrite (overwrite=True), or name another folder."
+            raise invalid("output", "a free path", f"{output}, which holds a model", remedy)
+    elif output.exists():
+        if not output.is_dir():
+            raise invalid("output", "a folder to make", f"{output}, which is a file")
+        if any(output.iterdir()):
+            got = f"{output}, a folder with other files"
+            raise invalid("output", "a free path", got, "name a new folder.")
+
+
+def _remove(folder: Path) -> None:
+    with suppress(OSError):
+        remove_folder(folder, last=CONFIG)  # by which the next run knows its own
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.is_file() else None

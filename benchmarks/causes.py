@@ -47,7 +47,7 @@ class MeanLogits(Proportion):
     """Proportion loss on the softmax of a bag's mean logits."""
 
     def reduce(self, statistics: BagStatistics) -> Tensor:  # noqa: D102
-        log_q = torch.log_softmax(statistics._bag_mean(statistics.logits), -1)
+        log_q = torch.log_softmax(statistics.bag_mean(statistics.logits), -1)
         return -(self.theta.to(log_q) * log_q * statistics.presence[..., None]).sum((-2, -1))
 
 

@@ -141,6 +141,21 @@ def u_prr(
     return alpha * risk + (1 - alpha) * regulariser
 
 
+def bag_likelihood(batch: Batch) -> Tensor:
+    """Cross-entropy of the bag, for bags of equal size."""
+    share = 1 / len(batch.theta)
+    pooled = batch.theta.mean(0)
+    eta = torch.softmax(batch.logits, 1)
+    total = torch.zeros(())
+    for m in batch.present():
+        rows = batch.bag_index == m
+        chance = share * sum(batch.theta[m, k] / pooled[k] * eta[rows, k] for k in batch.classes())
+        weight = torch.ones(int(rows.sum())) if batch.weight is None else batch.weight[rows]
+        mean = (weight * -torch.log(chance)).sum() / weight.sum()
+        total = total + share * mean / batch.chance(m)
+    return total
+
+
 NAIVE: dict[str, Callable[..., Tensor]] = {
     "biased": biased,
     "prop": prop,
@@ -150,6 +165,7 @@ NAIVE: dict[str, Callable[..., Tensor]] = {
     "u-flood": u_flood,
     "u-stop": unbiased,
     "u-prr": u_prr,
+    "bag-likelihood": bag_likelihood,
 }
 
 

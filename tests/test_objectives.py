@@ -33,6 +33,7 @@ PARAMETERS = {
     "u-flood": [{}, {"flood_level": 30.0}],
     "u-stop": [{}],
     "u-prr": [{}, {"alpha": 0.0}, {"alpha": 0.9, "ascent_scale": 0.2}],
+    "bag-likelihood": [{}],
 }
 CASES = [(name, parameters) for name, many in PARAMETERS.items() for parameters in many]
 CASE_IDS = [f"{name} {parameters}" for name, parameters in CASES]
@@ -120,6 +121,52 @@ def test_biased_with_the_bags_shares_among_all_rows():
         for m in batch.present()
     ]
     assert_same(evaluate(build("biased", batch, bag_shares=shares), batch), sum(terms), batch)
+
+
+def test_bag_likelihood_of_unequal_bags_equals_the_score_of_evaluation():
+    batch = naive.random_batch(4, 3)
+    sizes = torch.bincount(batch.bag_index, minlength=4)
+    shares = (sizes / sizes.sum()).numpy()
+    value = get("bag-likelihood", batch.theta, bag_shares=shares)(batch.logits, batch.bag_index)
+    score = unbag.evaluation.bag_log_loss(
+        torch.softmax(batch.logits, 1).detach().numpy(),
+        batch.bag_index.numpy(),
+        priors=batch.theta.numpy(),
+    )
+    assert value.item() == pytest.approx(score, rel=1e-9)
+
+
+def test_bag_likelihood_is_least_at_the_true_posterior():
+    problem = DiscreteProblem()
+    theta = torch.tensor([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.3, 0.3, 0.4]])
+    theta = theta.double()
+    shares = torch.tensor([0.1, 0.2, 0.3, 0.4]).double()
+    chance = shares[:, None] * problem.x_given_bag(theta)  # (M, X), of bag and x
+    m, x = torch.cartesian_prod(torch.arange(4), torch.arange(4)).T
+    objective = get("bag-likelihood", theta, bag_shares=shares)
+    logits = torch.zeros(4, 3, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([logits], max_iter=500, line_search_fn="strong_wolfe")
+
+    def value():
+        optimizer.zero_grad()
+        loss = objective(logits[x], m, weight=chance[m, x])
+        loss.backward()
+        return loss
+
+    least = optimizer.step(value)
+    assert least > 0
+    pooled = shares @ theta
+    joint = pooled[:, None] * problem.x_given_class  # (K, X)
+    torch.testing.assert_close(torch.softmax(logits, 1).T, joint / joint.sum(0), atol=1e-3, rtol=0)
+
+
+def test_bag_likelihood_of_bags_without_a_class():
+    objective = get("bag-likelihood", [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])
+    logits = torch.randn(6, 3, requires_grad=True)
+    value = objective(logits, torch.tensor([0, 0, 0, 1, 1, 1]))
+    value.backward()
+    assert torch.isfinite(value)
+    assert torch.isfinite(logits.grad).all()
 
 
 @pytest.mark.parametrize("progress", [0.0, 0.1, 0.4, 1.0])
@@ -283,6 +330,7 @@ def test_sign_of_the_regulariser_is_constant_for_the_gradient():
         ("u-correct", {}),
         ("u-flood", {"flood_level": 0.0}),
         *(("u-prr", {"alpha": alpha}) for alpha in (0.0, 0.3, 1.0)),
+        ("bag-likelihood", {"bag_shares": [1 / 6, 2 / 6, 3 / 6]}),
     ],
 )
 def test_pure_bags_in_proportion_give_cross_entropy(name, parameters):
@@ -392,7 +440,7 @@ def test_losses_by_name():
         (lambda: get_loss("hinge"), r"loss must be one of 'cross-entropy', .*got 'hinge'"),
         (lambda: get_loss(3), r"loss must be a name or a function .*got 3"),
         (lambda: GeneralizedCrossEntropy(q=0), r"q must be a number in \(0, 1\], got 0"),
-        (lambda: get("u-pr", THETA), r"name must be one of 'biased', .*'u-prr', got 'u-pr'"),
+        (lambda: get("u-pr", THETA), r"name must be one of 'biased', .*'u-prr'.*, got 'u-pr'"),
         (lambda: get(None, THETA), r"name must be one of .*got None"),
         (
             lambda: get("u-flood", THETA, test_prior=[0.5, 0.5], alpha=0.5),
@@ -422,7 +470,17 @@ def test_losses_by_name():
             r"flood_level must be a number of at least 0, got -1",
         ),
         (lambda: get("prop-cr", THETA, radius=0), r"radius must be a number above 0, got 0"),
-        (lambda: get("biased", THETA, bag_shares=[1.0]), r"bag_shares must be of length 2"),
+        *(
+            (
+                lambda name=name: get(name, THETA, bag_shares=[1.0]),
+                r"bag_shares must be of length 2",
+            )
+            for name in ("biased", "bag-likelihood")
+        ),
+        (
+            lambda: get("bag-likelihood", THETA, bag_shares=[0.9, 0.3]),
+            r"bag_shares must be shares that sum to 1, got numbers from 0.3 that sum to 1.2",
+        ),
         (
             lambda: get("unbiased", THETA, test_prior=[0.5, 0.6]),
             r"test_prior must be shares that sum to 1",

@@ -135,7 +135,8 @@ class BagStatistics:
             known=(self.counts[replicas], self.risks[replicas]),
         )
 
-    def _bag_mean(self, values: Tensor) -> Tensor:
+    def bag_mean(self, values: Tensor) -> Tensor:
+        """Mean over the rows of every bag, 0 for one without rows: (..., n, d) to (..., M, d)."""
         if self.weight is not None:
             values = values * self.weight[..., None].to(values)
         count = torch.where(self.counts > 0, self.counts, torch.ones_like(self.counts))
@@ -155,17 +156,17 @@ class BagStatistics:
             if losses.shape != self.logits.shape:
                 allowed = f"a function to the loss of every class, {tuple(self.logits.shape)} here"
                 raise invalid("loss", allowed, f"one that returns {tuple(losses.shape)}")
-            self._risks = self._bag_mean(losses)
+            self._risks = self.bag_mean(losses)
         return self._risks
 
     @property
     def zero_one_risks(self) -> Tensor:
         """Zero-one partial risks E, without gradient. Shape (..., M, K)."""
         if self._zero_one_risks is None:
-            self._zero_one_risks = self._bag_mean(zero_one_losses(self.logits.detach()))
+            self._zero_one_risks = self.bag_mean(zero_one_losses(self.logits.detach()))
         return self._zero_one_risks
 
     @property
     def mean_probabilities(self) -> Tensor:
         """Mean predicted probabilities Q. Shape (..., M, K)."""
-        return self._bag_mean(torch.softmax(self.logits, -1))
+        return self.bag_mean(torch.softmax(self.logits, -1))

@@ -8,7 +8,7 @@ EIGHT = ["biased", "prop", "prop-cr", "unbiased", "u-correct", "u-flood", "u-sto
 
 
 def test_the_eight_methods_of_the_paper():
-    assert list(METHODS) == EIGHT
+    assert list(METHODS)[:8] == EIGHT
     for name in EIGHT:
         method = get_method(name)
         assert method.name == name

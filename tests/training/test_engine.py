@@ -17,7 +17,15 @@ from unbag.training.engine import Stack
 from unbag.training.randomness import seed_keys
 
 K, D = 3, 4
-ALL_BUT_CONSISTENCY = ["biased", "prop", "unbiased", "u-correct", "u-flood", "u-prr"]
+ALL_BUT_CONSISTENCY = [
+    "biased",
+    "prop",
+    "unbiased",
+    "u-correct",
+    "u-flood",
+    "u-prr",
+    "bag-likelihood",
+]
 
 
 def make_data(n=120, seed=0):
@@ -72,7 +80,7 @@ def mixed_replicas(batching="stratified"):
     data = make_data()
     square, tall = unbag.priors.asymmetric(K, 0), unbag.priors.non_square(K, 1)
     made = []
-    for i, method in enumerate([*ALL_BUT_CONSISTENCY, *ALL_BUT_CONSISTENCY]):
+    for i, method in enumerate([*ALL_BUT_CONSISTENCY, *ALL_BUT_CONSISTENCY][:12]):
         theta = square if i % 2 else tall
         made.append(
             make_replica(

@@ -13,7 +13,7 @@ from torch import nn
 from unbag.bags import Bags
 from unbag.methods.registry import get_method
 from unbag.models import ModuleFactory, build_model
-from unbag.objectives import Biased
+from unbag.objectives import BagLikelihood, Biased
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.priors import check_test_prior, risk_weights
 from unbag.training import Outcome, Replica, TestSet, train
@@ -230,7 +230,9 @@ def prepare(job: Job, precision: str) -> tuple[Replica, tuple[NDArray[np.float64
     arguments: dict[str, Any] = {"loss": job.loss, **job.hyperparameters}
     if method.needs_rank:
         arguments["test_prior"] = pi
-    if method.objective is Biased and job.batching == "stratified":
+    if method.objective is BagLikelihood or (
+        method.objective is Biased and job.batching == "stratified"
+    ):
         arguments["bag_shares"] = counts / counts.sum()
     objective = method.objective(priors, **arguments)
     if job.held_out is not None and list(job.held_out.priors.classes) != list(priors.classes):

@@ -69,6 +69,7 @@ _SUMMARIES = {
     "u-flood": "unbiased, the risk kept above a flood level",
     "u-stop": "unbiased, ended when the risk turns negative",
     "u-prr": "unbiased with partial risk regularisation",
+    "bag-likelihood": "likelihood of every row's bag",
 }
 
 METHODS: dict[str, Method] = {

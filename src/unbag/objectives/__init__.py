@@ -10,6 +10,7 @@ import inspect
 from typing import Any
 
 from unbag.exceptions import InvalidInputError
+from unbag.objectives.bag_likelihood import BagLikelihood
 from unbag.objectives.base import Objective, RiskObjective
 from unbag.objectives.biased import Biased
 from unbag.objectives.consistency import ProportionConsistency
@@ -28,6 +29,7 @@ from unbag.validation import check_choice, shorten
 
 __all__ = [
     "OBJECTIVES",
+    "BagLikelihood",
     "Biased",
     "Corrected",
     "Flooded",
@@ -53,6 +55,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "u-flood": Flooded,
     "u-stop": Unbiased,  # its rule, when to stop, is the method's, not the objective's
     "u-prr": PartialRiskRegularized,
+    "bag-likelihood": BagLikelihood,
 }
 
 

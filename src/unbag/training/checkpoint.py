@@ -54,6 +54,8 @@ def fingerprint(replicas: Sequence[Replica], precision: str, device: torch.devic
             replica.batching,
             replica.stop_when_negative,
             replica.patience,
+            replica.annealed,
+            replica.mixup,
             type(replica.objective).__name__,
             type(replica.module).__qualname__,
             module_settings(replica.module),
@@ -66,15 +68,22 @@ def fingerprint(replicas: Sequence[Replica], precision: str, device: torch.devic
             replica.sample_weight,
             replica.risk_weights,
             replica.logit_shift,
+            replica.targets,
             *(value for part in scored for value in (part.rows, part.group, part.table)),
-            # A function has no name to rely on, but its values tell losses apart.
-            replica.objective.loss(_PROBE.expand(2, bags.priors.n_classes).cumsum(1)),
-            *replica.objective.state_dict().values(),
+            *_objective_values(replica),
             *replica.module.parameters(),
             *replica.module.buffers(),
         ):
             _update(digest, value)
     return digest.hexdigest()
+
+
+def _objective_values(replica: Replica) -> list[Tensor]:
+    if replica.objective is None:
+        return []
+    # A function has no name to rely on, but its values tell losses apart.
+    values = replica.objective.loss(_PROBE.expand(2, replica.bags.priors.n_classes).cumsum(1))
+    return [values, *replica.objective.state_dict().values()]
 
 
 class Checkpoint:

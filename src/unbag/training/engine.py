@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from unbag.objectives import Objective, ProportionConsistency
-from unbag.objectives.consistency import consistency_weight, divergence, unit
 from unbag.training.batches import BATCHINGS
 from unbag.training.checkpoint import Checkpoint
+from unbag.training.losses import batch_loss, objective_kind
 from unbag.training.networks import stack_modules
 from unbag.training.progress import TrainingProgress
-from unbag.training.randomness import derive, seed_keys, uniform
+from unbag.training.randomness import seed_keys
 from unbag.training.recording import compiled, record
 from unbag.training.replica import Outcome, Replica
-from unbag.training.rows import Rows, ScoredStack
+from unbag.training.rows import CHUNK, Rows, ScoredStack
 
 __all__ = ["PRECISIONS", "Stack"]
 
@@ -33,7 +33,6 @@ PRECISIONS = {
     "bf16": (torch.float32, torch.bfloat16),
 }
 _BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-8  # Adam's
-_DROPOUT, _NOISE = 100, 101  # what a derived key is for; batches use small numbers
 
 
 class Stack:
@@ -58,7 +57,7 @@ class Stack:
         test_every: int = 1,
     ) -> None:
         # Methods become slices of the stack when equal ones stand together.
-        self.order = sorted(range(len(replicas)), key=lambda i: _objective_kind(replicas[i]))
+        self.order = sorted(range(len(replicas)), key=lambda i: objective_kind(replicas[i]))
         self.replicas = [replicas[i] for i in self.order]
         self.device = device
         self.test_every = test_every
@@ -67,38 +66,23 @@ class Stack:
         self.epochs = first.epochs
         self.network = stack_modules([r.module for r in self.replicas], device, self.dtype, compute)
         self.keys = seed_keys([r.seed for r in self.replicas], device)
-        self.n_bags = max(r.objective.n_bags for r in self.replicas)
+        self.n_bags = max(r.bags.priors.n_bags for r in self.replicas)
         self.rows = Rows(self.replicas, device, self.dtype)
         batching = BATCHINGS[first.batching]
         self.batches = batching(self.rows.bag_index, self.n_bags, first.rows_per_batch, self.keys)
-        self.objectives = self._stack_objectives()
-        self.consistent = isinstance(first.objective, ProportionConsistency)
         self._place_state()
-        self._loss: Callable[..., Any] = self._forward_and_evaluate
-        self._forward: Callable[..., Any] = self._forward_batch
-        self._evaluate: Callable[..., Any] = self._evaluate_batch
+        step = self.state["step"]
+        self.loss = batch_loss(
+            self.replicas, self.network, self.rows, self.batches, self.keys, step
+        )
         self._update: Callable[..., Any] = self._adam
-        self._probe_start: Callable[..., Any] = self._random_direction
-        self._probe: Callable[..., Any] = self._divergence_at
-        self._probe_end: Callable[..., Any] = self._scaled
         self._score: Callable[..., Tensor] = self._sum_errors
         self._graph: torch.cuda.CUDAGraph | None = None
         if device.type == "cuda" and self.network.capturable:
             self._compile_and_record()
 
-    def _stack_objectives(self) -> list[tuple[slice, Objective]]:
-        groups: dict[str, list[int]] = {}
-        for r, replica in enumerate(self.replicas):
-            groups.setdefault(_objective_kind(replica), []).append(r)
-        pairs = []
-        for members in groups.values():
-            parts = [self.replicas[r].objective for r in members]
-            joined = type(parts[0]).stack(parts, self.n_bags).to(self.device)
-            pairs.append((slice(members[0], members[-1] + 1), joined))
-        return pairs
-
     def _place_state(self) -> None:
-        replicas, k = len(self.replicas), self.replicas[0].objective.theta.shape[-1]
+        replicas, k = len(self.replicas), self.replicas[0].bags.priors.n_classes
         table = (replicas, self.n_bags, k)
         weights = np.full(table, np.nan)
         for r, replica in enumerate(self.replicas):
@@ -108,12 +92,15 @@ class Stack:
         self.risk_weights = self._tensor(weights)
         self.learning_rate = self._tensor([r.learning_rate for r in self.replicas])[:, None]
         self.weight_decay = self._tensor([r.weight_decay for r in self.replicas])[:, None]
+        annealed = [r.annealed for r in self.replicas]
+        self.annealed = (
+            torch.tensor(annealed, device=self.device)[:, None] if any(annealed) else None
+        )
         stops = [r.stop_when_negative for r in self.replicas]
         self.stop_when_negative = torch.tensor(stops, device=self.device)
         self.positions = torch.zeros(
             replicas, self.batches.batch_size, dtype=torch.int64, device=self.device
         )
-        self.consistency_weight = torch.zeros_like(self.learning_rate[:, 0])
 
         def zeros(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=self.dtype, device=self.device)
@@ -184,12 +171,13 @@ class Stack:
             with torch.no_grad():
                 self.state["weights"].copy_(self.state["best_weights"])
                 self.state["buffers"].copy_(self.state["best_buffers"])
-        outcomes = [self._outcome(r) for r in range(len(self.replicas))]
+        logits = self._predict()
+        outcomes = [self._outcome(r, logits[r]) for r in range(len(self.replicas))]
         return [outcome for _, outcome in sorted(zip(self.order, outcomes, strict=True))]
 
     def run_epoch(self, epoch: int) -> None:
         """Take every batch of an epoch once, then write the history."""
-        self._set_consistency_weight(epoch)
+        self.loss.begin_epoch(epoch / self.epochs)
         for sums in self.sums.values():
             sums.zero_()
         for positions in self.batches.epoch(epoch):
@@ -201,75 +189,12 @@ class Stack:
     def _step(self) -> None:
         """One step of every replica: forward, objective, gradient, Adam."""
         before = self.network.buffers.clone()
-        if self.consistent:
-            x, logits = self._forward(self.positions)
-            perturbation = self._perturbation(x.detach(), logits.detach())
-            values, risks, presence = self._evaluate(self.positions, logits, x, perturbation)
-        else:
-            values, risks, presence = self._loss(self.positions)
+        values, risks, presence = self.loss(self.positions)
         gradients = torch.autograd.grad(
             values.sum(), self.network.parameters, allow_unused=True, materialize_grads=True
         )
         with torch.no_grad():
             self._update(gradients, before, values.detach(), risks, presence)
-
-    def _forward_and_evaluate(self, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        _, logits = self._forward_batch(positions)
-        return self._evaluate_batch(positions, logits)
-
-    def _forward_batch(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows (R, B, ...) and their logits (R, B, K)."""
-        x = self.rows.batch(positions)
-        keys = derive(self.keys, _DROPOUT)
-        return x, self.network.forward(x, keys, self.state["step"], training=True)
-
-    def _evaluate_batch(
-        self,
-        positions: Tensor,
-        logits: Tensor,
-        x: Tensor | None = None,
-        perturbation: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Objective of every replica (R,), partial risks (R, M, K) and presence (R, M)."""
-        bag_index = self.rows.bag_index.gather(1, positions)
-        weight = None if self.rows.weight is None else self.rows.weight.gather(1, positions)
-        statistics = self.objectives[0][1].statistics(
-            logits, bag_index, weight, self.batches.inclusion
-        )
-        parts = [objective.reduce(statistics.part(part)) for part, objective in self.objectives]
-        value = torch.cat(parts)
-        if x is not None and perturbation is not None:
-            shifted = self._forward_untracked(x + perturbation)
-            value = value + self.consistency_weight * divergence(logits, shifted)
-        return value, statistics.risks.detach(), statistics.presence
-
-    def _forward_untracked(self, x: Tensor) -> Tensor:
-        keys = derive(self.keys, _DROPOUT)
-        return self.network.forward(x, keys, self.state["step"], training=True, track=False)
-
-    def _perturbation(self, x: Tensor, logits: Tensor) -> Tensor:
-        """Virtual adversarial perturbation of the batch (prop-cr): one power step."""
-        with torch.no_grad():
-            start = self._probe_start(x)
-        start.requires_grad_()
-        (gradient,) = torch.autograd.grad(self._probe(x, logits, start), start)
-        with torch.no_grad():
-            perturbation: Tensor = self._probe_end(gradient)
-        return perturbation
-
-    def _random_direction(self, x: Tensor) -> Tensor:
-        keys = derive(self.keys, _NOISE, self.state["step"])
-        noise = uniform(keys, x.shape[1], x[0, 0].numel()).view(x.shape).to(x.dtype) - 0.5
-        return unit(noise, 2)
-
-    def _divergence_at(self, x: Tensor, logits: Tensor, direction: Tensor) -> Tensor:
-        probe = _per_replica(self.objectives[0][1].get_buffer("probe"), x)
-        shift = divergence(logits, self._forward_untracked(x + probe * direction))
-        return shift.sum() * x.shape[1]  # over rows: its gradient must not vanish with their number
-
-    def _scaled(self, gradient: Tensor) -> Tensor:
-        radius = _per_replica(self.objectives[0][1].get_buffer("radius"), gradient)
-        return radius * unit(gradient, 2)
 
     def _adam(
         self,
@@ -296,7 +221,7 @@ class Stack:
         moment2 = state["moment2"].mul_(_BETA2).addcmul_(gradient, gradient, value=1 - _BETA2)
         correction1 = 1 - torch.pow(_BETA1, step.double())
         correction2 = 1 - torch.pow(_BETA2, step.double())
-        rate = self.learning_rate * active / correction1
+        rate = self._rate(step) * active / correction1
         # Adam's w − rate · m / (√(v / c₂) + ε), in place of the gradient, which is used up.
         change = gradient.copy_(moment2).div_(correction2).sqrt_().add_(_EPS)
         change.reciprocal_().mul_(moment1).mul_(rate)
@@ -311,10 +236,13 @@ class Stack:
         self.sums["partial_risks"].add_(risks)
         self.sums["presence"].add_(present)
 
-    def _set_consistency_weight(self, epoch: int) -> None:
-        if self.consistent:
-            ramp = consistency_weight(epoch / self.epochs, maximum=1.0)
-            self.consistency_weight.copy_(ramp * self.objectives[0][1].get_buffer("consistency"))
+    def _rate(self, step: Tensor) -> Tensor:
+        """Learning rates (R, 1) of this step, counted from 1."""
+        if self.annealed is None:
+            return self.learning_rate
+        done = (step - 1).to(self.dtype) / (self.epochs * self.batches.n_steps)
+        cosine = (1 + torch.cos(torch.pi * done)) / 2
+        return self.learning_rate * torch.where(self.annealed, cosine, 1.0)
 
     # -------------------------------------------------------------------------- end of an epoch
 
@@ -378,10 +306,24 @@ class Stack:
             return f"test error {self.history['test_error'][last].nanmean():.2%}"
         return f"objective {self.history['objective'][last].mean():.4f}"
 
-    def _outcome(self, r: int) -> Outcome:
+    @torch.no_grad()
+    def _predict(self) -> list[NDArray[np.float64] | None]:
+        """Logits of the rows that every replica is to predict."""
+        if self.rows.predicted is None:
+            return [None] * len(self.replicas)
+        chunks = torch.split(self.rows.predicted, CHUNK, 1)
+        parts = [
+            self.network.forward(self.rows.numbers(chunk), self.keys, 0, training=False).cpu()
+            for chunk in chunks
+        ]
+        sizes = [r.predicted.n_rows for r in self.replicas if r.predicted is not None]
+        joined = torch.cat(parts, 1).double().numpy()
+        return [logits[:size].copy() for logits, size in zip(joined, sizes, strict=True)]
+
+    def _outcome(self, r: int, logits: NDArray[np.float64] | None) -> Outcome:
         n_epochs = self.ended[r] or self.n_epochs
         diverged = not bool(self.state["finite"][r])
-        m = self.replicas[r].objective.n_bags
+        m = self.replicas[r].bags.priors.n_bags
         history = {"epoch": np.arange(1, n_epochs + 1, dtype=np.float64)}
         for name, values in self.history.items():
             column = values[:n_epochs, r].to(torch.float64, copy=True).numpy()
@@ -396,7 +338,7 @@ class Stack:
             reason = f"all {n_epochs} epochs were run"
         best = None if self.patience is None else int(self.state["best_epoch"][r])
         module = self.network.extract(r)
-        return Outcome(module, history, n_epochs, reason, diverged, best_epoch=best)
+        return Outcome(module, history, n_epochs, reason, diverged, best_epoch=best, logits=logits)
 
     def _stopped_by_risk(self, r: int, history: dict[str, Any]) -> bool:
         return self.replicas[r].stop_when_negative and history["empirical_risk"][-1] < 0
@@ -430,22 +372,7 @@ class Stack:
 
     def _compile_and_record(self) -> None:
         """Compile the step and record it as one CUDA graph, leaving the state as it was."""
-        self._loss = compiled(self._forward_and_evaluate)
-        self._forward = compiled(self._forward_batch)
-        self._evaluate = compiled(self._evaluate_batch)
+        self.loss.compile()
         self._update = compiled(self._adam)
         self._score = compiled(self._sum_errors)
-        self._probe_start = compiled(self._random_direction)
-        self._probe = compiled(self._divergence_at)
-        self._probe_end = compiled(self._scaled)
         self._graph = record(self._step, [*self.state.values(), *self.sums.values()])
-
-
-def _per_replica(values: Tensor, x: Tensor) -> Tensor:
-    """Shape (R,) to (R, 1, ...), to multiply rows x with."""
-    return values.to(x).view(-1, *[1] * (x.ndim - 1))
-
-
-def _objective_kind(replica: Replica) -> str:
-    """Replicas of the same kind have their objectives stacked."""
-    return type(replica.objective).__name__

@@ -80,15 +80,15 @@ class Replica:
     ----------
     bags : Bags
         Training rows. Replicas whose bags share a ``source`` share it on the device.
-    objective : Objective
-        Built for ``bags.priors``.
+    objective : Objective or None
+        Built for ``bags.priors``; None where there are ``targets``.
     module : nn.Module
         The network with its initial weights; it is copied, not changed.
     seed : int
         Seed of batches and dropout.
     epochs, batch_size : int
     learning_rate : float
-        Of Adam.
+        Of Adam, the first one where it is annealed.
     weight_decay : float
         Added to the gradient, Adam's L2 form.
     batching : {"stratified", "shuffled"}
@@ -108,10 +108,18 @@ class Replica:
         epoch with the smallest; needs ``held_out``.
     logit_shift : array of shape (K,), optional
         Added to the logits before an error is taken: log(test prior / output prior).
+    annealed : bool
+        Lower the learning rate to zero along a cosine.
+    targets : array of shape (n, K), optional
+        Soft labels: shares of the classes for every row, to train on in place of an objective.
+    mixup : bool
+        Train on mixtures of two rows and their soft labels; needs batches that are shuffled.
+    predicted : Bags, optional
+        Rows whose logits come back with the outcome.
     """
 
     bags: Bags
-    objective: Objective
+    objective: Objective | None
     module: nn.Module
     seed: int
     epochs: int
@@ -127,6 +135,10 @@ class Replica:
     test_prior: NDArray[np.float64] | None = None
     patience: int | None = None
     logit_shift: NDArray[np.float64] | None = None
+    annealed: bool = False
+    targets: NDArray[np.floating] | None = None
+    mixup: bool = False
+    predicted: Bags | None = None
 
     def __post_init__(self) -> None:
         check_number("epochs", self.epochs, low=1, integer=True)
@@ -134,6 +146,14 @@ class Replica:
         check_number("learning_rate", self.learning_rate, low=0, low_open=True)
         check_number("weight_decay", self.weight_decay, low=0)
         check_choice("batching", self.batching, BATCHINGS)
+        if (self.objective is None) == (self.targets is None):
+            raise invalid("targets", "given in place of an objective", "both or neither")
+        if self.targets is not None:
+            shape = (self.bags.n_rows, self.bags.priors.n_classes)
+            if np.shape(self.targets) != shape:
+                raise invalid("targets", f"of shape {shape}", f"shape {np.shape(self.targets)}")
+        if self.mixup and self.batching != "shuffled":
+            raise invalid("batching", "'shuffled' with mixup", repr(self.batching))
         if not any(p.requires_grad for p in self.module.parameters()):
             raise invalid("module", "one with parameters to train", "none that requires_grad")
         if self.test is not None:
@@ -157,7 +177,7 @@ class Replica:
             raise invalid(name, f"of type {types[0]} like the training rows", types[1])
 
     def _check_labels(self, test: TestSet) -> None:
-        k = self.objective.theta.shape[-1]
+        k = self.bags.priors.n_classes
         labels = np.asarray(test.y)
         if labels.shape != (len(test.X),) or len(labels) == 0:
             allowed = f"one class for each of the {len(test.X)} rows, at least one"
@@ -175,7 +195,7 @@ class Replica:
         """Rows whose error is recorded, by its name in the history."""
         parts = {}
         if self.test is not None:
-            wrong = 1.0 - np.eye(self.objective.theta.shape[-1])
+            wrong = 1.0 - np.eye(self.bags.priors.n_classes)
             parts["test_error"] = Scored(self.test.X, None, np.asarray(self.test.y), wrong)
         if self.held_out is not None:
             bags = self.held_out
@@ -199,7 +219,9 @@ class Replica:
             self.batching,
             self.sample_weight is not None,
             isinstance(self.objective, ProportionConsistency),
-            id(self.objective.loss),
+            None if self.objective is None else id(self.objective.loss),
+            self.targets is None,
+            self.predicted is None,
             *self.scored,
             self.patience is None,
         )
@@ -225,6 +247,8 @@ class Outcome:
         The loss was not finite; the weights are the last finite ones.
     seconds : float
         Time of its stack, start-up included, divided by the models in it.
+    logits : array of shape (n, K) or None
+        Of the rows that were to be predicted.
     best_epoch : int or None
         The epoch that the weights are of, where the one with the smallest label-free error was
         kept; else None, and they are those of the last.
@@ -237,6 +261,7 @@ class Outcome:
     diverged: bool
     seconds: float = math.nan
     best_epoch: int | None = None
+    logits: NDArray[np.float64] | None = field(default=None, repr=False)
 
     def raise_if_diverged(self) -> None:
         """Raise an error that names the epoch and the likely cause."""

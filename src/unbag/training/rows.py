@@ -10,9 +10,9 @@ from torch import Tensor
 
 from unbag.training.replica import Replica, Scored
 
-__all__ = ["Rows", "ScoredStack"]
+__all__ = ["CHUNK", "Rows", "ScoredStack"]
 
-_CHUNK = 2500
+CHUNK = 2500  # rows of a forward pass outside of training
 
 
 class Rows:
@@ -34,6 +34,9 @@ class Rows:
         What is added to logits before an error is taken.
     scored : dict of ScoredStack
         Rows whose error is recorded, by its name in the history.
+    predicted : Tensor of shape (R, n') or None
+        Indices of the rows whose logits are wanted at the end, the first row behind those of
+        replicas with fewer.
     """
 
     def __init__(
@@ -44,7 +47,10 @@ class Rows:
         offsets: dict[int, int] = {}
         total = 0
         for replica in replicas:
-            for source in (replica.bags.source, *(s.source for s in replica.scored.values())):
+            others = [s.source for s in replica.scored.values()]
+            if replica.predicted is not None:
+                others.append(replica.predicted.source)
+            for source in (replica.bags.source, *others):
                 if id(source) not in sources:
                     sources[id(source)] = _as_tensor(source).to(device)
                     offsets[id(source)] = total
@@ -71,9 +77,22 @@ class Rows:
             name: ScoredStack([r.scored[name] for r in replicas], offsets, device)
             for name in replicas[0].scored
         }
-        none = np.zeros(replicas[0].objective.theta.shape[-1])
+        self.predicted = self._place_predicted(replicas, offsets, device)
+        none = np.zeros(replicas[0].bags.priors.n_classes)
         shifts = [none if r.logit_shift is None else r.logit_shift for r in replicas]
         self.logit_shift = torch.tensor(np.stack(shifts), device=device, dtype=dtype)[:, None]
+
+    @staticmethod
+    def _place_predicted(
+        replicas: Sequence[Replica], offsets: dict[int, int], device: torch.device
+    ) -> Tensor | None:
+        parts = []
+        for replica in replicas:
+            if (bags := replica.predicted) is None:
+                return None
+            rows = torch.arange(bags.n_rows) if bags.rows is None else torch.as_tensor(bags.rows)
+            parts.append(rows.to(torch.int64) + offsets[id(bags.source)])
+        return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True).to(device)
 
     def numbers(self, index: Tensor) -> Tensor:
         """Rows of these indices as numbers of the weights' type; bytes are scaled to [0, 1]."""
@@ -118,7 +137,7 @@ class ScoredStack:
     def chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield indices of rows and their groups, some thousand at a time."""
         yield from zip(
-            torch.split(self._index, _CHUNK, 1), torch.split(self._group, _CHUNK, 1), strict=True
+            torch.split(self._index, CHUNK, 1), torch.split(self._group, CHUNK, 1), strict=True
         )
 
     @staticmethod

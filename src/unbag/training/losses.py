@@ -1,0 +1,224 @@
+"""What a step differentiates: a number for every replica, from a batch of its rows."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unbag.objectives import Objective, ProportionConsistency
+from unbag.objectives.consistency import consistency_weight, divergence, unit
+from unbag.training.batches import Batches
+from unbag.training.networks import StackedNetwork
+from unbag.training.randomness import derive, uniform
+from unbag.training.recording import compiled
+from unbag.training.replica import Replica
+from unbag.training.rows import Rows
+
+__all__ = ["BatchLoss", "batch_loss", "objective_kind"]
+
+_DROPOUT, _NOISE, _MIX = 100, 101, 102  # what a derived key is for; batches use small numbers
+Values = tuple[Tensor, Tensor, Tensor]  # losses (R,), partial risks (R, M, K), presence (R, M)
+
+
+def objective_kind(replica: Replica) -> str:
+    """Replicas of the same kind have their objectives stacked."""
+    return type(replica.objective).__name__
+
+
+class BatchLoss:
+    """The objectives of a stack, each on the bag statistics of its replicas.
+
+    Parameters
+    ----------
+    replicas : sequence of Replica
+        Those with objectives of one class stand together.
+    network : StackedNetwork
+    rows : Rows
+    batches : Batches
+    keys : Tensor of shape (R,)
+        Random key of every replica.
+    step : Tensor
+        Number of steps taken; the stack counts it.
+    """
+
+    def __init__(
+        self,
+        replicas: Sequence[Replica],
+        network: StackedNetwork,
+        rows: Rows,
+        batches: Batches,
+        keys: Tensor,
+        step: Tensor,
+    ) -> None:
+        self.network = network
+        self.rows = rows
+        self.batches = batches
+        self.keys = keys
+        self.step = step
+        self.objectives = self._stack(replicas)
+        self._evaluate: Callable[..., Values] = self.evaluate
+
+    def _stack(self, replicas: Sequence[Replica]) -> list[tuple[slice, Objective]]:
+        groups: dict[str, list[int]] = {}
+        for r, replica in enumerate(replicas):
+            groups.setdefault(objective_kind(replica), []).append(r)
+        pairs = []
+        for members in groups.values():
+            parts = [o for r in members if (o := replicas[r].objective) is not None]
+            if parts:  # else there are soft labels
+                joined = type(parts[0]).stack(parts, self.batches.n_bags).to(self.keys.device)
+                pairs.append((slice(members[0], members[-1] + 1), joined))
+        return pairs
+
+    def __call__(self, positions: Tensor) -> Values:
+        """Losses of a batch, and its partial risks and presence, without gradient."""
+        return self._evaluate(positions)
+
+    def begin_epoch(self, progress: float) -> None:
+        """Set what changes with the share of training done."""
+
+    def compile(self) -> None:
+        """Compile for CUDA."""
+        self._evaluate = compiled(self.evaluate)
+
+    def evaluate(self, positions: Tensor) -> Values:
+        """Forward pass and objectives."""
+        return self._from_logits(positions, self._forward(self.rows.batch(positions)))
+
+    def _forward(self, x: Tensor, *, track: bool = True) -> Tensor:
+        keys = derive(self.keys, _DROPOUT)
+        return self.network.forward(x, keys, self.step, training=True, track=track)
+
+    def _from_logits(self, positions: Tensor, logits: Tensor) -> Values:
+        bag_index = self.rows.bag_index.gather(1, positions)
+        weight = None if self.rows.weight is None else self.rows.weight.gather(1, positions)
+        first = self.objectives[0][1]
+        statistics = first.statistics(logits, bag_index, weight, self.batches.inclusion)
+        parts = [objective.reduce(statistics.part(part)) for part, objective in self.objectives]
+        return torch.cat(parts), statistics.risks.detach(), statistics.presence
+
+
+class AdversarialLoss(BatchLoss):
+    """Adds virtual adversarial consistency (prop-cr), in pieces that are compiled one by one."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.weight = torch.zeros(len(self.keys), device=self.keys.device)
+        self._start: Callable[..., tuple[Tensor, Tensor]] = self._forward_batch
+        self._end: Callable[..., Values] = self._add_divergence
+        self._direction: Callable[..., Tensor] = self._random_direction
+        self._probe: Callable[..., Tensor] = self._divergence_at
+        self._scale: Callable[..., Tensor] = self._scaled
+
+    def begin_epoch(self, progress: float) -> None:
+        """Set the weight of the consistency term."""
+        ramp = consistency_weight(progress, maximum=1.0)
+        self.weight.copy_(ramp * self._buffer("consistency"))
+
+    def compile(self) -> None:
+        """Compile for CUDA."""
+        for name in ("_start", "_end", "_direction", "_probe", "_scale"):
+            setattr(self, name, compiled(getattr(self, name)))
+
+    def __call__(self, positions: Tensor) -> Values:
+        """Losses of a batch, and its partial risks and presence, without gradient."""
+        x, logits = self._start(positions)
+        perturbation = self._perturbation(x.detach(), logits.detach())
+        return self._end(positions, x, logits, perturbation)
+
+    def _forward_batch(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.rows.batch(positions)
+        return x, self._forward(x)
+
+    def _add_divergence(
+        self, positions: Tensor, x: Tensor, logits: Tensor, perturbation: Tensor
+    ) -> Values:
+        value, risks, presence = self._from_logits(positions, logits)
+        shifted = self._forward(x + perturbation, track=False)
+        return value + self.weight * divergence(logits, shifted), risks, presence
+
+    def _perturbation(self, x: Tensor, logits: Tensor) -> Tensor:
+        """Virtual adversarial perturbation of the batch: one power step."""
+        with torch.no_grad():
+            start = self._direction(x)
+        start.requires_grad_()
+        (gradient,) = torch.autograd.grad(self._probe(x, logits, start), start)
+        with torch.no_grad():
+            return self._scale(gradient)
+
+    def _random_direction(self, x: Tensor) -> Tensor:
+        keys = derive(self.keys, _NOISE, self.step)
+        noise = uniform(keys, x.shape[1], x[0, 0].numel()).view(x.shape).to(x.dtype) - 0.5
+        return unit(noise, 2)
+
+    def _divergence_at(self, x: Tensor, logits: Tensor, direction: Tensor) -> Tensor:
+        probe = _per_replica(self._buffer("probe"), x)
+        shift = divergence(logits, self._forward(x + probe * direction, track=False))
+        return shift.sum() * x.shape[1]  # over rows: its gradient must not vanish with their number
+
+    def _scaled(self, gradient: Tensor) -> Tensor:
+        return _per_replica(self._buffer("radius"), gradient) * unit(gradient, 2)
+
+    def _buffer(self, name: str) -> Tensor:
+        return self.objectives[0][1].get_buffer(name)
+
+
+class SoftLabelLoss(BatchLoss):
+    r"""Cross-entropy with a share of every class as the label of a row, and mixup.
+
+    .. math:: -\frac1B \sum_i \sum_k \tilde q_{ik} \log \eta_k(\tilde x_i), \qquad
+        \tilde x_i = \lambda_i x_i + (1 - \lambda_i) x_{j(i)}
+
+    with the labels mixed like the rows, λ uniform in [0, 1], and j(i) another row of the batch:
+    batches must be shuffled. Bags play no part, so there are no partial risks.
+    """
+
+    def __init__(self, replicas: Sequence[Replica], *arguments: Any) -> None:
+        super().__init__(replicas, *arguments)
+        rows, bag_index = self.rows, self.rows.bag_index
+        priors = replicas[0].bags.priors
+        self.targets = torch.zeros(*bag_index.shape, priors.n_classes, device=bag_index.device)
+        for target, replica in zip(self.targets, replicas, strict=True):
+            assert replica.targets is not None
+            given = torch.from_numpy(np.asarray(replica.targets, np.float32))
+            target[: len(given)].copy_(given)
+        mixed = [replica.mixup for replica in replicas]
+        self.mixed = torch.tensor(mixed, device=bag_index.device) if any(mixed) else None
+        shape = (len(replicas), self.batches.n_bags)
+        self.nothing = torch.zeros(*shape, 1, dtype=rows.dtype, device=bag_index.device)
+
+    def evaluate(self, positions: Tensor) -> Values:
+        """Forward pass of mixed rows and cross-entropy."""
+        x = self.rows.batch(positions)
+        target = self.targets.gather(1, positions[..., None].expand(-1, -1, self.targets.shape[2]))
+        target = target.to(x.dtype)
+        if self.mixed is not None:
+            share = uniform(derive(self.keys, _MIX, self.step), x.shape[1], 1)  # (R, B, 1)
+            share = torch.where(self.mixed[:, None, None], share, 1.0).to(x.dtype)
+            target = share * target + (1 - share) * target.flip(1)
+            share = share.view(*x.shape[:2], *[1] * (x.ndim - 2))
+            x = share * x + (1 - share) * x.flip(1)
+        losses = -(target * torch.log_softmax(self._forward(x), -1)).sum(-1)  # (R, B)
+        if self.rows.weight is None:
+            value = losses.mean(1)
+        else:
+            weight = self.rows.weight.gather(1, positions)
+            value = (weight * losses).sum(1) / weight.sum(1)
+        return value, self.nothing, self.nothing[..., 0]
+
+
+def batch_loss(replicas: Sequence[Replica], *arguments: Any) -> BatchLoss:
+    """Make the loss of a stack; its replicas are all of one kind. See :class:`BatchLoss`."""
+    first = replicas[0]
+    if first.targets is not None:
+        return SoftLabelLoss(replicas, *arguments)
+    if isinstance(first.objective, ProportionConsistency):
+        return AdversarialLoss(replicas, *arguments)
+    return BatchLoss(replicas, *arguments)
+
+
+def _per_replica(values: Tensor, x: Tensor) -> Tensor:
+    """Shape (R,) to (R, 1, ...), to multiply rows x with."""
+    return values.to(x).view(-1, *[1] * (x.ndim - 1))

@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import unbag
 from unbag.methods import Job
-from unbag.methods.fitting import prepare
+from unbag.methods.jobs import prepare
 from unbag.models import MLP
 from unbag.training.engine import Stack
 

@@ -156,6 +156,32 @@ def bag_likelihood(batch: Batch) -> Tensor:
     return total
 
 
+def matched_likelihood(batch: Batch, *, matching: float = 8.0) -> Tensor:
+    """Bag likelihood and the distance of mean posteriors, over pairs, for bags of equal size."""
+    n_classes, pooled = batch.theta.shape[1], batch.theta.mean(0)
+    eta = torch.softmax(batch.logits, 1)
+    distance = torch.zeros(())
+    for m in batch.present():
+        rows = torch.nonzero(batch.bag_index == m).flatten().tolist()
+        joint = batch.theta[m] / pooled * eta[rows]
+        gaps = joint / joint.sum(1, keepdim=True) - batch.theta[m]
+        weight = [1.0 if batch.weight is None else float(batch.weight[i]) for i in rows]
+        total, number = torch.zeros(n_classes), 0.0
+        for i in range(len(rows)):
+            for j in range(len(rows)):
+                if i != j:
+                    total = total + weight[i] * weight[j] * gaps[i] * gaps[j]
+                    number += weight[i] * weight[j]
+        if number:
+            share = 1 / len(batch.theta) / batch.chance(m)
+            distance = (
+                distance + share * (total / number / (batch.theta[m] + 0.1 / n_classes)).sum()
+            )
+    certain = (eta.detach() ** 2 / pooled).sum(1).mean()
+    confidence = ((certain - 1) / (n_classes - 1)).clamp(0, 1)
+    return bag_likelihood(batch) + matching * confidence**2 * distance
+
+
 NAIVE: dict[str, Callable[..., Tensor]] = {
     "biased": biased,
     "prop": prop,
@@ -166,6 +192,7 @@ NAIVE: dict[str, Callable[..., Tensor]] = {
     "u-stop": unbiased,
     "u-prr": u_prr,
     "bag-likelihood": bag_likelihood,
+    "matched-likelihood": matched_likelihood,
 }
 
 

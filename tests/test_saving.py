@@ -66,7 +66,8 @@ def assert_same(one, other, rows=X):
     assert (one.predict(rows) == other.predict(rows)).all()
     assert one.predict(rows).dtype == other.predict(rows).dtype
     assert (one.row_hashes_ == other.row_hashes_).all()
-    for name in ("priors_", "n_iter_", "best_epoch_", "stop_reason_", "bytes_", "row_shape_"):
+    names = ("priors_", "n_iter_", "best_epoch_", "stop_reason_", "method_", "bytes_", "row_shape_")
+    for name in names:
         assert repr(getattr(one, name)) == repr(getattr(other, name))
     assert (one.priors_.values == other.priors_.values).all()
     assert one.history_.keys() == other.history_.keys()
@@ -708,6 +709,7 @@ HOSTILE = {
     "a scaler for bytes": (described(bytes=True), "scaler"),
     "flag of text": (described(bytes="false"), "bytes must be bool"),
     "no reason": (without("stop_reason"), "stop_reason must be"),
+    "no method": (without("method"), "method must be"),
     "an unknown word": (described(given_bags="all"), "given_bags must be"),
 }
 

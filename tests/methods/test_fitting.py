@@ -122,7 +122,12 @@ def full_batch(bags, method, weight=None, batching="stratified"):
     return fit.outcome.module.state_dict()
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "prop-cr"])
+# prop-cr perturbs rows at random; the others form pairs of rows, which a repeated row does with
+# itself.
+NO_REPEATED = ("prop-cr", "matched-likelihood", "crossfit", "auto")
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in NO_REPEATED])
 def test_integer_weights_are_repeated_rows_for_a_linear_model_on_full_batches(method):
     bags = make(sizes=[10, 20, 30])
     weight = np.random.default_rng(0).integers(1, 4, bags.n_rows).astype(float)

@@ -35,6 +35,8 @@ def test_the_rewritten_risk_gives_posteriors_under_the_test_prior(name):
         ("u-flood", ("flood_level",)),
         ("prop-cr", ("consistency",)),
         ("biased", ()),
+        ("matched-likelihood", ("matching",)),
+        ("crossfit", ("matching", "folds", "rounds", "start", "mixup", "balanced")),
     ],
 )
 def test_hyperparameters(name, own):

@@ -25,6 +25,7 @@ ALL_BUT_CONSISTENCY = [
     "u-flood",
     "u-prr",
     "bag-likelihood",
+    "matched-likelihood",
 ]
 
 

@@ -158,7 +158,7 @@ def _show(made: TrainedModel, as_json: bool) -> None:
         shown = ", ".join(f"{k} {_short(v)}" for k, v in made.tuning.best_params.items())
         say(f"best of {len(made.tuning.trials)} trials: {shown}")
     clf = made.classifier
-    say(f"trained {clf.method} for {clf.n_iter_} epochs: {clf.stop_reason_}")
+    say(f"trained {clf.method_} for {clf.n_iter_} epochs: {clf.stop_reason_}")
     if made.evaluation is not None:
         say(str(made.evaluation))
     say(f"\nmodel   {made.folder}")

@@ -16,7 +16,7 @@ from unbag.bags import Bags
 from unbag.estimator.predicting import Predicting
 from unbag.evaluation import Calibration
 from unbag.identity import hash_rows, sketch
-from unbag.methods import Fit, Job, default_epochs, fit_many, get_method
+from unbag.methods import Fit, Job, choose_method, default_epochs, fit_many, get_method
 from unbag.models import ModuleFactory
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.priors import ClassPriors
@@ -56,7 +56,8 @@ class UnbagClassifier(Predicting):
         pure: ``y`` is the class itself, plain supervised learning. :meth:`fit_bags` takes the
         priors of its bags.
     method : str, default="u-prr"
-        biased, prop, prop-cr, unbiased, u-correct, u-flood, u-stop or u-prr.
+        biased, prop, prop-cr, unbiased, u-correct, u-flood, u-stop, u-prr, bag-likelihood,
+        matched-likelihood, crossfit, or auto, which chooses one of the last three.
     test_prior : array of shape (K,) or dict, default=None
         π, the class shares where the classifier will be used; None means those of the rows.
     alpha, ascent_scale : float, default=None
@@ -101,6 +102,8 @@ class UnbagClassifier(Predicting):
     classes_ : array of shape (K,)
     priors_ : ClassPriors
         Of the bags that had rows.
+    method_ : str
+        The method, also where ``method="auto"`` left it open.
     module_ : nn.Module
     history_ : dict of arrays
         One entry an epoch: ``epoch``, ``objective``, ``empirical_risk``, ``negative_share``,
@@ -111,7 +114,7 @@ class UnbagClassifier(Predicting):
     best_epoch_ : int or None
         With early stopping, the epoch whose weights were kept.
     calibration_ : Calibration or None
-        Set by :meth:`calibrate`.
+        Set by :meth:`calibrate`; crossfit brings a temperature of its own.
     encoding_ : object or None
         How columns of files became these rows, where they were read by ``unbag.io``; a saved model
         holds it. The caller sets it after fit.
@@ -282,9 +285,12 @@ class UnbagClassifier(Predicting):
         elif self.early_stopping:
             train, held_out = bags.train_test_split(self.validation_fraction, random_state=seed)
             weight = None if weight is None else weight[train.rows]
+        method = self.method
+        if get_method(method).chosen:
+            method = choose_method(train, early_stopping=self.early_stopping).method
         job = Job(
             bags=train,
-            method=self.method,
+            method=method,
             test_prior=self.test_prior,
             hyperparameters=self._hyperparameters(),
             loss=self.loss,
@@ -313,6 +319,7 @@ class UnbagClassifier(Predicting):
         self.bytes_ = rows.dtype in (np.uint8, torch.uint8)
         self.priors_ = prepared.priors
         self.classes_ = prepared.classes
+        self.method_ = prepared.job.method
         self.module_ = fit.outcome.module
         self.history_ = fit.outcome.history
         self.n_iter_ = fit.outcome.n_epochs
@@ -320,7 +327,7 @@ class UnbagClassifier(Predicting):
         self.stop_reason_ = fit.outcome.stop_reason
         self.test_prior_ = fit.test_prior
         self.output_prior_ = fit.output_prior
-        self.calibration_: Calibration | None = None
+        self.calibration_: Calibration | None = fit.calibration
         self.encoding_: Any = None
         self.row_hashes_ = sketch(hash_rows(prepared.bags.source, prepared.bags.rows))
         return self

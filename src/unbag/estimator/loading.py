@@ -27,6 +27,7 @@ from unbag.estimator.plain import NotSaved, ids_from_json, setting_problem
 from unbag.evaluation import Calibration
 from unbag.exceptions import InvalidInputError, ModelFolderError
 from unbag.identity import SKETCH_SIZE
+from unbag.methods import METHODS
 from unbag.models import ModuleFactory, build_model
 from unbag.priors import ClassPriors, check_test_prior
 from unbag.training import PRECISIONS
@@ -394,3 +395,5 @@ class _Loading:
         clf.n_iter_ = self.values["n_iter"]
         clf.best_epoch_ = self.get("best_epoch", type(None), int)
         clf.stop_reason_ = self.get("stop_reason", str)
+        clf.method_ = self.get("method", str)
+        check_choice("method", clf.method_, [n for n, m in METHODS.items() if not m.chosen])

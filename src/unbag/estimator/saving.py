@@ -125,6 +125,7 @@ def _description(clf: UnbagClassifier) -> dict[str, Any]:
         "n_iter": int(clf.n_iter_),
         "best_epoch": None if clf.best_epoch_ is None else int(clf.best_epoch_),
         "stop_reason": str(clf.stop_reason_),
+        "method": clf.method_,
     }
 
 

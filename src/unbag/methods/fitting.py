@@ -1,145 +1,25 @@
-"""Jobs by method name, and the training of many of them at once."""
+"""The fitting of many models by method name at once."""
 
 import os
+import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import nn
 
 from unbag.bags import Bags
+from unbag.methods.choosing import choose_method
+from unbag.methods.crossfit import CrossFit
+from unbag.methods.jobs import Fit, Job, prepare
 from unbag.methods.registry import get_method
-from unbag.models import ModuleFactory, build_model
-from unbag.objectives import BagLikelihood, Biased
-from unbag.objectives.losses import LossOfEveryClass
-from unbag.priors import check_test_prior, risk_weights
-from unbag.training import Outcome, Replica, TestSet, train
-from unbag.validation import as_float_array, check_number, invalid, shorten
+from unbag.training import PRECISIONS, Outcome, Replica, train
+from unbag.validation import check_choice, invalid
 
-__all__ = [
-    "Fit",
-    "Job",
-    "default_batch_size",
-    "default_epochs",
-    "default_learning_rate",
-    "fit_many",
-]
+__all__ = ["fit_many"]
 
-
-def default_batch_size(n_rows: int) -> int:
-    """Batch size for n rows: about a tenth, but near 512 to 2,048, in batches of equal size.
-
-    The zero-one partial risks of u-prr are shares of a bag in a batch; of few rows they say
-    little, so small tables are trained in one batch.
-
-    Examples
-    --------
-    >>> [default_batch_size(n) for n in (50, 1_300, 7_490, 60_000)]
-    [50, 433, 749, 2068]
-    """
-    target = float(np.clip(n_rows / 10, 512, 2048))
-    return n_rows // max(1, round(n_rows / target))
-
-
-def default_epochs(n_rows: int) -> int:
-    """Epochs for n rows: 1,000 steps of the default batch, but 20 to 100 epochs.
-
-    Examples
-    --------
-    >>> [default_epochs(n) for n in (50, 7_490, 60_000)]
-    [100, 100, 34]
-    """
-    steps = n_rows // default_batch_size(n_rows)
-    return int(np.clip(1000 // steps, 20, 100))
-
-
-def default_learning_rate(n_rows: int) -> float:
-    """Adam's learning rate for n rows: 0.001, and more where the default batch is above 512.
-
-    Examples
-    --------
-    >>> [round(default_learning_rate(n), 5) for n in (50, 7_490, 60_000)]
-    [0.001, 0.00121, 0.00201]
-    """
-    return 1e-3 * float(np.sqrt(max(default_batch_size(n_rows), 512) / 512))
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """One model to fit: data, method, network, settings. ``None`` means a default from the data.
-
-    Parameters
-    ----------
-    bags : Bags
-        Training rows with bag ids and class priors.
-    method : str
-        A key of ``unbag.methods.METHODS``.
-    test_prior : array of shape (K,) or dict, optional
-        π; by default the pooled prior of the rows.
-    hyperparameters : dict
-        Of the method: ``alpha`` and ``ascent_scale`` (u-prr), ``flood_level`` (u-flood),
-        ``consistency`` (prop-cr).
-    loss : str or callable
-        The loss ℓ of every class.
-    model : str, nn.Module or factory
-    model_options : dict
-        ``depth``, ``width`` and ``dropout`` of the MLP.
-    learning_rate : float, optional
-    weight_decay : float
-    batch_size, epochs : int, optional
-    batching : {"stratified", "shuffled"}
-    seed : int
-        Seed of initial weights, batches and dropout.
-    sample_weight : array of shape (n,), optional
-    test : TestSet, optional
-        Labelled rows whose error is recorded, for research.
-    held_out : Bags, optional
-        Other rows of bags whose label-free error is recorded. Its priors must have full column
-        rank.
-    patience : int, optional
-        End after so many epochs without a smaller label-free error of ``held_out``, and keep the
-        weights of the best epoch.
-    """
-
-    bags: Bags
-    method: str = "u-prr"
-    test_prior: Any = None
-    hyperparameters: dict[str, Any] = field(default_factory=dict)
-    loss: str | LossOfEveryClass = "cross-entropy"
-    model: str | nn.Module | ModuleFactory = "mlp"
-    model_options: dict[str, Any] = field(default_factory=dict)
-    learning_rate: float | None = None
-    weight_decay: float = 1e-5
-    batch_size: int | None = None
-    epochs: int | None = None
-    batching: str = "stratified"
-    seed: int = 0
-    sample_weight: NDArray[np.float64] | None = None
-    test: TestSet | None = None
-    held_out: Bags | None = None
-    patience: int | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """A fitted model with the priors that its probabilities rest on.
-
-    Attributes
-    ----------
-    outcome : Outcome
-        Network, history, why training stopped.
-    pooled_prior, test_prior, output_prior : arrays of shape (K,)
-        Class shares of the rows, where the model will be used, and under which its softmax is a
-        posterior.
-    """
-
-    outcome: Outcome
-    pooled_prior: NDArray[np.float64]
-    test_prior: NDArray[np.float64]
-    output_prior: NDArray[np.float64]
+_PROCEDURES = "procedures"  # their folder among checkpoints
 
 
 def fit_many(
@@ -192,88 +72,71 @@ def fit_many(
     """
     if isinstance(jobs, Job):
         raise invalid("jobs", "a sequence of Job", "one Job", "put it in a list.")
-    prepared = [prepare(job, precision) for job in jobs]
+    check_choice("precision", precision, PRECISIONS)
+    jobs = [_resolve(job) for job in jobs]
+    methods = [get_method(job.method) for job in jobs]
+    options: dict[str, Any] = {
+        "device": device,
+        "precision": precision,
+        "test_every": test_every,
+        "verbose": verbose,
+        "checkpoint_seconds": checkpoint_seconds,
+    }
+    plain = [i for i, method in enumerate(methods) if not method.is_procedure]
+    prepared = {i: prepare(jobs[i], precision) for i in plain}
+    procedures = {
+        i: CrossFit(jobs[i], precision) for i, method in enumerate(methods) if method.is_procedure
+    }
 
     def add_priors(outcomes: dict[int, Outcome]) -> dict[int, Fit]:
-        return {i: Fit(outcome, *prepared[i][1]) for i, outcome in outcomes.items()}
+        """Outcomes by position among the plain jobs to fits by position among all."""
+        return {plain[i]: Fit(outcome, *prepared[plain[i]][1]) for i, outcome in outcomes.items()}
 
     outcomes = train(
-        [replica for replica, _ in prepared],
-        device=device,
-        precision=precision,
-        test_every=test_every,
-        verbose=verbose,
+        [replica for replica, _ in prepared.values()],
         checkpoint=checkpoint,
-        checkpoint_seconds=checkpoint_seconds,
         on_finish=None if on_finish is None else lambda ended: on_finish(add_priors(ended)),
+        **options,
     )
-    return list(add_priors(dict(enumerate(outcomes))).values())
+    fits = add_priors(dict(enumerate(outcomes)))
+    if procedures:
+        folder = None if checkpoint is None else Path(checkpoint) / _PROCEDURES
+        fits |= _run(procedures, {**options, "checkpoint": folder})
+        if on_finish is not None:
+            on_finish({i: fits[i] for i in procedures})
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+    return [fits[i] for i in range(len(jobs))]
 
 
-def prepare(job: Job, precision: str) -> tuple[Replica, tuple[NDArray[np.float64], ...]]:
-    """Turn a job into what the engine takes, and its three priors."""
+def _resolve(job: Any) -> Job:
+    """Check a job and choose its method, where that is left open."""
     if not isinstance(job, Job) or not isinstance(job.bags, Bags):
         kind = type(job.bags).__name__ if isinstance(job, Job) else type(job).__name__
         raise invalid("jobs", "Job(bags, ...) with bags of type Bags", kind)
-    check_number("seed", job.seed, low=0, high=2**63 - 1, integer=True)
-    method = get_method(job.method)
-    method.check_hyperparameters(job.hyperparameters)
-    bags = job.bags.present()
-    n = bags.n_rows
-    weight = None if job.sample_weight is None else _check_weight(job.sample_weight, n)
-    counts = np.bincount(bags.bag_index, weights=weight, minlength=bags.priors.n_bags)
-    priors = bags.priors
-    pooled = priors.pooled(counts)
-    pi = pooled if job.test_prior is None else check_test_prior(job.test_prior, priors.classes)
-    output = pi if method.output_prior == "test" else pooled
-
-    arguments: dict[str, Any] = {"loss": job.loss, **job.hyperparameters}
-    if method.needs_rank:
-        arguments["test_prior"] = pi
-    if method.objective is BagLikelihood or (
-        method.objective is Biased and job.batching == "stratified"
-    ):
-        arguments["bag_shares"] = counts / counts.sum()
-    objective = method.objective(priors, **arguments)
-    if job.held_out is not None and list(job.held_out.priors.classes) != list(priors.classes):
-        allowed = f"Bags of the classes {shorten(priors.classes)} as in training"
-        raise invalid("held_out", allowed, f"the classes {shorten(job.held_out.priors.classes)}")
-    full_rank = priors.rank == priors.n_classes
-    with np.errstate(divide="ignore"):  # a class that π excludes gets −inf: it is never predicted
-        shift = np.log(pi) - np.log(np.where(output > 0, output, 1))
-    module = build_model(job.model, bags.row_shape, priors.n_classes, job.seed, **job.model_options)
-    replica = Replica(
-        bags=bags,
-        objective=objective,
-        # The trained weights come back in a copy of this module, so it must hold all their digits.
-        module=module.double() if precision == "float64" else module,
-        seed=job.seed,
-        epochs=default_epochs(n) if job.epochs is None else job.epochs,
-        batch_size=default_batch_size(n) if job.batch_size is None else job.batch_size,
-        learning_rate=(
-            default_learning_rate(n) if job.learning_rate is None else job.learning_rate
-        ),
-        weight_decay=job.weight_decay,
-        batching=job.batching,
-        sample_weight=weight,
-        risk_weights=risk_weights(priors, pi, warn=False) if full_rank else None,
-        stop_when_negative=method.stop_when_negative,
-        test=job.test,
-        held_out=job.held_out,
-        test_prior=pi,
-        patience=job.patience,
-        logit_shift=shift,
-    )
-    return replica, (pooled, pi, output)
+    if not get_method(job.method).chosen:
+        return job
+    get_method(job.method).check_hyperparameters(job.hyperparameters)
+    choice = choose_method(job.bags, early_stopping=job.patience is not None)
+    return replace(job, method=choice.method)
 
 
-def _check_weight(sample_weight: Any, n: int) -> NDArray[np.float64]:
-    weight = as_float_array("sample_weight", sample_weight, ndim=1)
-    if len(weight) != n:
-        raise invalid("sample_weight", f"a positive number for each of {n} rows", len(weight))
-    if not (np.isfinite(weight).all() and (weight > 0).all()):
-        got = f"numbers from {weight.min():g} to {weight.max():g}"
-        raise invalid(
-            "sample_weight", "a positive number for each row", got, "leave out rows of 0."
-        )
-    return weight
+def _run(procedures: dict[int, CrossFit], options: dict[str, Any]) -> dict[int, Fit]:
+    """Take every procedure through its stages; those of all jobs are trained as one stack."""
+
+    def stage(label: str, wanted: dict[int, list[Replica]]) -> dict[int, list[Outcome]]:
+        """Train what several jobs want, and hand each its outcomes."""
+        replicas = [replica for own in wanted.values() for replica in own]
+        outcomes = iter(train(replicas, label=label, **options))
+        return {i: [next(outcomes) for _ in own] for i, own in wanted.items()}
+
+    for i, ended in stage("start", {i: p.start() for i, p in procedures.items()}).items():
+        procedures[i].take_start(ended)
+    number = 1
+    while running := {i: p for i, p in procedures.items() if not p.ended}:
+        label = f"round {number}"
+        for i, ended in stage(label, {i: p.round() for i, p in running.items()}).items():
+            procedures[i].take_round(ended)
+        number += 1
+    last = stage("last", {i: [p.last()] for i, p in procedures.items()})
+    return {i: procedures[i].finish(ended[0]) for i, ended in last.items()}

@@ -21,14 +21,21 @@ class Method:
     summary : str
         One line on what it does.
     objective : type of Objective
+        Of a procedure: what it starts with.
     stop_when_negative : bool
         End training after the first epoch whose mean empirical risk is negative.
+    options : tuple of str
+        Hyperparameters of a procedure, a method of more than one training; none for the others.
+    chosen : bool
+        Whether it stands for another method, which is chosen when the bags are known.
     """
 
     name: str
     summary: str
     objective: type[Objective]
     stop_when_negative: bool = False
+    options: tuple[str, ...] = ()
+    chosen: bool = False
 
     @property
     def needs_rank(self) -> bool:
@@ -46,14 +53,21 @@ class Method:
 
     @property
     def hyperparameters(self) -> tuple[str, ...]:
-        """Names of the hyperparameters of the objective."""
-        return self.objective.hyperparameters
+        """Names of the hyperparameters of the objective, and of the procedure."""
+        if self.chosen:
+            return ()
+        return (*self.objective.hyperparameters, *self.options)
+
+    @property
+    def is_procedure(self) -> bool:
+        """Whether it takes more than one training."""
+        return bool(self.options)
 
     def check_hyperparameters(self, given: dict[str, Any]) -> None:
         """Refuse a hyperparameter that the method does not have."""
         unknown = [name for name in given if name not in self.hyperparameters]
         if unknown:
-            own = shorten(self.hyperparameters) if self.hyperparameters else "none"
+            own = shorten(self.hyperparameters, limit=20) if self.hyperparameters else "none"
             message = (
                 f"method {self.name!r} has no hyperparameter {shorten(unknown)}; it has: {own}."
             )
@@ -70,11 +84,22 @@ _SUMMARIES = {
     "u-stop": "unbiased, ended when the risk turns negative",
     "u-prr": "unbiased with partial risk regularisation",
     "bag-likelihood": "likelihood of every row's bag",
+    "matched-likelihood": "bag-likelihood, the mean posterior of every bag held at its shares",
 }
 
 METHODS: dict[str, Method] = {
     name: Method(name, summary, objectives.OBJECTIVES[name], stop_when_negative=name == "u-stop")
     for name, summary in _SUMMARIES.items()
+} | {
+    "crossfit": Method(
+        "crossfit",
+        "soft labels from bags, by models that were not trained on the row",
+        objectives.MatchedLikelihood,
+        options=("folds", "rounds", "start", "mixup", "balanced"),
+    ),
+    "auto": Method(
+        "auto", "the one of these that suits the bags", objectives.MatchedLikelihood, chosen=True
+    ),
 }
 
 

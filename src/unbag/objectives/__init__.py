@@ -10,7 +10,7 @@ import inspect
 from typing import Any
 
 from unbag.exceptions import InvalidInputError
-from unbag.objectives.bag_likelihood import BagLikelihood
+from unbag.objectives.bag_likelihood import BagLikelihood, MatchedLikelihood
 from unbag.objectives.base import Objective, RiskObjective
 from unbag.objectives.biased import Biased
 from unbag.objectives.consistency import ProportionConsistency
@@ -34,6 +34,7 @@ __all__ = [
     "Corrected",
     "Flooded",
     "GeneralizedCrossEntropy",
+    "MatchedLikelihood",
     "Objective",
     "PartialRiskRegularized",
     "Proportion",
@@ -56,6 +57,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "u-stop": Unbiased,  # its rule, when to stop, is the method's, not the objective's
     "u-prr": PartialRiskRegularized,
     "bag-likelihood": BagLikelihood,
+    "matched-likelihood": MatchedLikelihood,
 }
 
 

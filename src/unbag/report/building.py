@@ -118,7 +118,7 @@ def build_report(
         "version": VERSION,
         "title": title or "Classifier learned from bags",
         "created": moment.isoformat(timespec="seconds"),
-        "method": clf.method,
+        "method": clf.method_,
         "warnings": list(warnings),
         "inspection": sections.verdict(inspection),
         "headline": sections.headline(clf, evaluation, table, training_counts),

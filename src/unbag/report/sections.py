@@ -238,7 +238,7 @@ def calibration(clf: UnbagClassifier, reliability: Reliability | None) -> dict[s
 
 def hyperparameters(clf: UnbagClassifier) -> dict[str, Any]:
     """Parameters of the classifier that matter for its method, and what the method is."""
-    own = get_method(clf.method)
+    own = get_method(clf.method_)
     foreign = {"alpha", "ascent_scale", "flood_level"} - set(own.hyperparameters)
     left_out = {"priors", "verbose", "checkpoint", *foreign}
     given = {n: v for n, v in clf.get_params(deep=False).items() if n not in left_out}

@@ -23,9 +23,11 @@ class TrainingProgress:
     total : int
         Models × epochs.
     visible : bool
+    label : str, default="training"
+        What is trained.
     """
 
-    def __init__(self, total: int, visible: bool) -> None:
+    def __init__(self, total: int, visible: bool, label: str = "training") -> None:
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -38,7 +40,7 @@ class TrainingProgress:
             console=Console(stderr=True),
             disable=not visible,
         )
-        self._task = self._bar.add_task("training", total=total, note="")
+        self._task = self._bar.add_task(label, total=total, note="")
 
     def __enter__(self) -> Self:
         self._bar.start()

@@ -97,6 +97,7 @@ def train(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = 30.0,
     on_finish: Callable[[dict[int, Outcome]], None] | None = None,
+    label: str = "training",
 ) -> list[Outcome]:
     """Train many models, as few stacks as possible; one model is a stack of one.
 
@@ -117,6 +118,8 @@ def train(
     on_finish : callable, optional
         Called as each stack ends, with its outcomes by position in ``replicas``. It is then its
         business to keep them: the checkpoint of that stack is deleted.
+    label : str, default="training"
+        Of the progress bar.
 
     Returns
     -------
@@ -131,7 +134,7 @@ def train(
         groups.setdefault(replica.group, []).append(i)
     outcomes: dict[int, Outcome] = {}
     total = sum(r.epochs for r in replicas)
-    with _matmul_precision(precision), TrainingProgress(total, verbose) as progress:
+    with _matmul_precision(precision), TrainingProgress(total, verbose, label) as progress:
         waiting = list(groups.values())
         while waiting:
             members = waiting.pop(0)

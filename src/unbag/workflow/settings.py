@@ -10,7 +10,7 @@ from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier
 from unbag.evaluation.report import SAMPLINGS
 from unbag.methods import METHODS, get_method
-from unbag.methods.fitting import prepare
+from unbag.methods.jobs import prepare
 from unbag.training import resolve_device
 from unbag.training.engine import PRECISIONS
 from unbag.validation import check_choice, check_number, invalid

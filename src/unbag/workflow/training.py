@@ -71,7 +71,7 @@ class TrainedModel:
         made: dict[str, Any] = {
             "model": str(self.folder),
             "report": str(self.folder / REPORT),
-            "method": self.classifier.method,
+            "method": self.classifier.method_,
             "epochs": self.classifier.n_iter_,
             "verdict": self.inspection.verdict,
             "reasons": self.inspection.reasons,

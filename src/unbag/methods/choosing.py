@@ -1,0 +1,59 @@
+"""``method="auto"``: which method suits the bags, by rules that can be read and printed."""
+
+from dataclasses import dataclass
+
+from unbag.bags import Bags
+
+__all__ = ["Choice", "choose_method"]
+
+MOST_ROWS = 200_000
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A method and the rule that chose it.
+
+    Attributes
+    ----------
+    method : str
+    reason : str
+    """
+
+    method: str
+    reason: str
+
+
+def choose_method(bags: Bags, *, early_stopping: bool = False) -> Choice:
+    """Choose a method for bags; the first rule that holds decides.
+
+    1. All bags have one class each: ``bag-likelihood``, which then is plain cross-entropy.
+    2. Training is to stop early: ``matched-likelihood``, a method of one training.
+    3. More than 200,000 rows: ``matched-likelihood``, since the 17 trainings of ``crossfit`` take
+       long and its soft labels gain least where rows are many.
+    4. Otherwise ``crossfit``.
+
+    Parameters
+    ----------
+    bags : Bags
+    early_stopping : bool, default=False
+
+    Examples
+    --------
+    >>> import numpy as np, unbag
+    >>> from unbag.methods import choose_method
+    >>> X, y = np.eye(4).repeat(50, 0)[:, :3], np.repeat([0, 0, 1, 1], 50)
+    >>> bags = unbag.make_bags(X, y, [[0.9, 0.1], [0.2, 0.8]], random_state=0)
+    >>> choose_method(bags)
+    Choice(method='crossfit', reason='bags mix classes and have 200 rows in all')
+    >>> choose_method(unbag.Bags(X, y, np.eye(2))).method
+    'bag-likelihood'
+    """
+    rows = bags.present()
+    if (rows.priors.values.max(1) == 1).all():
+        return Choice("bag-likelihood", "every bag has one class, so this is supervised learning")
+    if early_stopping:
+        return Choice("matched-likelihood", "training is to stop early")
+    if rows.n_rows > MOST_ROWS:
+        reason = f"bags mix classes and have {rows.n_rows:,} rows, over {MOST_ROWS:,}"
+        return Choice("matched-likelihood", reason)
+    return Choice("crossfit", f"bags mix classes and have {rows.n_rows:,} rows in all")

@@ -1,0 +1,364 @@
+r"""crossfit: every row gets a soft label from its bag and a model that was not trained on it.
+
+1. A start on all rows, by ``matched-likelihood``.
+2. Rounds. A row's soft label is its posterior given the bag,
+
+   .. math:: q_{ik} \propto \eta_k(x_i) \, c_{mk}, \qquad \frac1{n_m} \sum_{i \in m} q_{ik} =
+       \theta_{mk},
+
+   with factors c of the bag that make the mean of its soft labels its shares; c = θ/p where η is
+   the true posterior. Rows are split in folds, equal rows together. For each fold one network is
+   trained on the soft labels of the other folds, with mixup where rows have many numbers, and
+   predicts the rows of its own. The mean of the new log-probabilities, at their temperature, and
+   those before gives the next soft labels.
+3. Some rows are kept out of the trainings of all rounds. The likelihood of their bags gives
+   temperatures, and when a round after the first makes it significantly worse, that one is dropped
+   and the rounds end. The start has them, since shares are known of whole bags only: on parts of
+   bags it is far worse where Θ says little, and a network that sees the rest of a bag only through
+   its shares learns to make up there for what it knows by heart.
+4. One network is trained on the soft labels of all rows.
+
+It is EM on the bag likelihood with out-of-fold predictions, which cannot know a row's bag by
+heart. Balanced factors use what plain EM leaves aside: that a bag as a whole has known shares.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unbag.evaluation import Calibration
+from unbag.identity import identify
+from unbag.methods.jobs import Fit, Job, prepare
+from unbag.methods.registry import METHODS
+from unbag.models import build_model
+from unbag.priors import ClassPriors
+from unbag.training import Outcome, Replica
+from unbag.validation import check_choice, check_number, invalid
+
+__all__ = ["STARTS", "CrossFit", "balanced_posterior"]
+
+_Floats = NDArray[np.float64]
+STARTS = ("matched-likelihood", "bag-likelihood", "u-prr")
+
+_STEPS = 600  # of the start, and the least of a training on soft labels
+_START_RATE, _SOFT_RATE = 2e-3, 1e-3
+_ROWS_OF_A_BAG = 200  # in a batch of the start: its shares are compared with the known ones
+_FEW_EPOCHS, _MANY_EPOCHS = 12, 150
+_LEAST_BATCH, _MOST_BATCH = 32, 512
+_VALIDATION, _MOST_VALIDATION, _VALIDATION_ROWS = 0.1, 0.3, 200
+_LEAST_RECORDS = 4  # for every fold; below, there are no rounds
+_TRUST = 30  # rows at which the shares of a bag count half
+_TEMPERATURES = np.geomspace(0.4, 8, 40)
+_LOG_TEMPERATURE = 0.7  # deviation that is expected before a row is seen
+# Between two rows of few numbers there may lie the region of another class.
+_MANY_NUMBERS = 8
+_SMALLEST = 1e-30
+
+
+def balanced_posterior(
+    log_eta: _Floats,
+    bag_index: NDArray[np.int64],
+    theta: _Floats,
+    pooled: _Floats,
+    weight: _Floats | None = None,
+    *,
+    balanced: bool = True,
+) -> NDArray[np.float32]:
+    r"""Posterior of every row given its bag, whose mean over the bag is the bag's shares.
+
+    The factors :math:`c_{mk} = (\theta_{mk}/p_k) \, g_{mk}^{n_m / (n_m + 30)}`, with g found by
+    iterative proportional fitting. Shares of a few rows differ from those of the bag that they
+    were drawn from, so small bags are balanced in part.
+
+    Parameters
+    ----------
+    log_eta : array of shape (n, K)
+        Log-probabilities under the pooled prior.
+    bag_index : integer array of shape (n,)
+    theta : array of shape (M, K)
+    pooled : array of shape (K,)
+    weight : array of shape (n,), optional
+    balanced : bool, default=True
+        Otherwise g = 1.
+
+    Examples
+    --------
+    >>> eta = np.array([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6], [0.2, 0.8]])
+    >>> theta, bag_index = np.array([[0.5, 0.5]]), np.zeros(4, int)
+    >>> balanced_posterior(np.log(eta), bag_index, theta, theta[0]).mean(0).round(2)
+    array([0.59, 0.41], dtype=float32)
+    """
+    m, k = theta.shape
+    counts = np.bincount(bag_index, weights=weight, minlength=m)[:, None]
+    ratio = np.where(pooled > 0, theta / np.where(pooled > 0, pooled, 1), 0.0)
+    trust = counts / (counts + _TRUST)
+    eta = np.exp(log_eta)
+    gain = np.ones_like(theta)
+
+    def posterior() -> _Floats:
+        joint = eta * (ratio * gain**trust)[bag_index]
+        return np.asarray(joint / np.maximum(joint.sum(1, keepdims=True), _SMALLEST))
+
+    def full() -> _Floats:
+        joint = eta * (ratio * gain)[bag_index]
+        q = joint / np.maximum(joint.sum(1, keepdims=True), _SMALLEST)
+        q = q if weight is None else q * weight[:, None]
+        sums = [np.bincount(bag_index, weights=q[:, c], minlength=m) for c in range(k)]
+        return np.stack(sums, 1) / np.maximum(counts, _SMALLEST)
+
+    for _ in range(50 if balanced else 0):
+        mean = full()
+        step = np.where((theta > 0) & (counts > 0), theta / np.maximum(mean, 1e-9), 1.0)
+        gain = np.clip(gain * step, 1e-4, 1e4)
+        if np.abs(mean - theta)[counts[:, 0] > 0].max() < 1e-4:
+            break
+    return posterior().astype(np.float32)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """Hyperparameters of the procedure."""
+
+    folds: int = 5
+    rounds: int = 3
+    start: str = "matched-likelihood"
+    mixup: bool | None = None
+    balanced: bool = True
+
+    def __post_init__(self) -> None:
+        check_number("folds", self.folds, low=2, integer=True)
+        check_number("rounds", self.rounds, low=0, integer=True)
+        check_choice("start", self.start, STARTS)
+        for name in ("mixup", "balanced"):
+            value = getattr(self, name)
+            if not (isinstance(value, bool | np.bool_) or (name == "mixup" and value is None)):
+                raise invalid(name, "True or False", repr(value))
+
+
+class CrossFit:
+    """The trainings of one job, in their order; what each needs comes from those before.
+
+    ``start``, then ``round`` while not ``ended``, then ``last`` return what is to be trained; the
+    outcomes go to ``take_start``, ``take_round`` and ``finish``.
+
+    Parameters
+    ----------
+    job : Job
+        With method ``crossfit``.
+    precision : str
+    """
+
+    def __init__(self, job: Job, precision: str) -> None:
+        if job.patience is not None:
+            remedy = "its rounds end by themselves."
+            raise invalid("early_stopping", "False with method='crossfit'", True, remedy)
+        given, options = job.hyperparameters, METHODS["crossfit"].options
+        METHODS["crossfit"].check_hyperparameters(given)
+        self.options = _Options(**{k: v for k, v in given.items() if k in options})
+        self.job = job
+        own = {k: v for k, v in given.items() if k not in options}
+        own = own if self.options.start == "matched-likelihood" else {}
+        began = replace(job, method=self.options.start, hyperparameters=own)
+        self._begun, _ = prepare(began, precision)
+        self._replica, self._priors = prepare(job, precision)
+        bags = self._replica.bags
+        self._table: ClassPriors = bags.priors
+        self._pooled = self._priors[0]
+        self._fold, self._kept_out = self._split()
+        self.rounds = 0  # accepted
+        self.ended = self.options.rounds == 0 or not self._kept_out.any()
+        self._why = "all rounds were run"
+        wide = math.prod(bags.row_shape) >= _MANY_NUMBERS
+        self._mixup = wide if self.options.mixup is None else bool(self.options.mixup)
+        self._log_eta = self._last_round = np.empty(0)
+        self._calibration: Calibration | None = None
+
+    def _split(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Fold of every row, and whether it is kept out; equal rows go together."""
+        bags = self._replica.bags
+        record = identify(bags.source, bags.rows)
+        n = int(record.max()) + 1
+        rng = np.random.default_rng(self.job.seed)
+        order = rng.permutation(n)
+        share = np.clip(_VALIDATION_ROWS / n, _VALIDATION, _MOST_VALIDATION)
+        kept_out = order < (share * n if n >= _LEAST_RECORDS * self.options.folds else 0)
+        return (order % self.options.folds)[record], kept_out[record]
+
+    # ------------------------------------------------------------------------------- the start
+
+    def start(self) -> list[Replica]:
+        """Return the replica of the start."""
+        begun = self._begun
+        bags, n = begun.bags, begun.bags.n_rows
+        batch = max(_MOST_BATCH, min(_ROWS_OF_A_BAG * self._table.n_bags, n // 3))
+        batch = _even(n, batch)
+        epochs = max(1, round(self._haste() * _STEPS / (n // batch)))
+        return [
+            replace(
+                begun,
+                batch_size=batch,
+                epochs=epochs,
+                learning_rate=self.job.learning_rate or _START_RATE,
+                annealed=True,
+                batching="stratified",
+                predicted=bags,
+                test=None,
+                held_out=None,
+            )
+        ]
+
+    def _haste(self) -> float:
+        """Share of the usual training that the job asks for."""
+        if self.job.epochs is None:
+            return 1.0
+        return min(1.0, self.job.epochs / _soft_epochs(self._replica.bags.n_rows))
+
+    def take_start(self, outcomes: list[Outcome]) -> None:
+        """Use the log-probabilities of the start."""
+        outcome = outcomes[0]
+        outcome.raise_if_diverged()
+        assert outcome.logits is not None
+        logits = outcome.logits
+        if self._begun.logit_shift is not None and self.options.start == "u-prr":
+            with np.errstate(divide="ignore"):  # to probabilities under the pooled prior
+                logits = logits + np.log(self._pooled) - np.log(self._priors[1])
+        self._log_eta = _log_softmax(logits)
+
+    # ------------------------------------------------------------------------------ the rounds
+
+    def round(self) -> list[Replica]:
+        """Return one replica a fold."""
+        targets, bags = self._targets(), self._replica.bags
+        made = []
+        for fold in range(self.options.folds):
+            rows = np.flatnonzero((self._fold != fold) & ~self._kept_out)
+            seed = self.job.seed + 1 + fold + self.options.folds * self.rounds
+            own = bags.take(np.flatnonzero(self._fold == fold))
+            made.append(replace(self._soft(rows, targets, seed), predicted=own, test=None))
+        return made
+
+    def _targets(self) -> NDArray[np.float32]:
+        replica = self._replica
+        return balanced_posterior(
+            self._log_eta,
+            replica.bags.bag_index,
+            self._table.values,
+            self._pooled,
+            replica.sample_weight,
+            balanced=self.options.balanced,
+        )
+
+    def _soft(self, rows: NDArray[np.int64], targets: NDArray[np.float32], seed: int) -> Replica:
+        """Return a replica that learns soft labels of some rows."""
+        replica, job, n = self._replica, self.job, len(rows)
+        weight = replica.sample_weight
+        bags = replica.bags if n == replica.bags.n_rows else replica.bags.take(rows)
+        module = build_model(
+            job.model, bags.row_shape, self._table.n_classes, seed, **job.model_options
+        )
+        return replace(
+            replica,
+            bags=bags,
+            objective=None,
+            targets=targets[rows],
+            module=module.to(next(replica.module.parameters()).dtype),
+            seed=seed,
+            sample_weight=None if weight is None else weight[rows],
+            epochs=job.epochs or _soft_epochs(replica.bags.n_rows),
+            batch_size=job.batch_size or _even(n, _soft_batch(replica.bags.n_rows)),
+            learning_rate=job.learning_rate or _SOFT_RATE,
+            batching="shuffled",
+            annealed=True,
+            mixup=self._mixup,
+            held_out=None,
+            patience=None,
+            risk_weights=None,
+            stop_when_negative=False,
+        )
+
+    def take_round(self, outcomes: list[Outcome]) -> None:
+        """Join predictions of all folds with those before, or end the rounds."""
+        log_eta = np.empty_like(self._log_eta)
+        for fold, outcome in enumerate(outcomes):
+            outcome.raise_if_diverged()
+            assert outcome.logits is not None
+            log_eta[self._fold == fold] = _log_softmax(outcome.logits)
+        temperature = self._temperature(log_eta)
+        log_eta = _log_softmax(log_eta / temperature)
+        # The start was trained on the rows that are kept out, so it is no fair measure.
+        if self.rounds and self._worse(log_eta, self._last_round):
+            self.ended = True
+            self._why = "the next made the bags of rows that were kept out less likely"
+            return
+        self._last_round = log_eta
+        self._log_eta = _log_softmax((self._log_eta + log_eta) / 2)
+        self._calibration = Calibration(temperature, np.zeros(self._table.n_classes))
+        self.rounds += 1
+        self.ended = self.rounds == self.options.rounds
+
+    def _worse(self, one: _Floats, other: _Floats) -> bool:
+        """Whether bags are less likely by more than a standard error, on the rows kept out.
+
+        Only these are fair: a row has shaped the soft labels of the other folds by its own.
+        """
+        more = (self._losses(one) - self._losses(other))[self._kept_out]
+        return bool(more.mean() > more.std() / np.sqrt(len(more)))
+
+    def _temperature(self, log_eta: _Floats) -> float:
+        """Temperature at which the bags of the rows that are kept out are likeliest.
+
+        There are no class biases: few rows would leave them to chance, and balanced posteriors
+        have no need of them.
+        """
+        rows = self._kept_out
+        losses = [
+            self._losses(_log_softmax(log_eta / t))[rows].mean()
+            + (np.log(t) / _LOG_TEMPERATURE) ** 2 / (2 * rows.sum())
+            for t in _TEMPERATURES
+        ]
+        return float(_TEMPERATURES[int(np.argmin(losses))])
+
+    def _losses(self, log_eta: _Floats) -> _Floats:
+        """−log of what the bag of every row is likelier than by its size. Shape (n,)."""
+        ratio = self._table.values / np.where(self._pooled > 0, self._pooled, 1)
+        chance = (ratio[self._replica.bags.bag_index] * np.exp(log_eta)).sum(1)
+        return np.asarray(-np.log(np.maximum(chance, 1e-12)))
+
+    # -------------------------------------------------------------------------------- the last
+
+    def last(self) -> Replica:
+        """Return the replica of the last training, on all rows."""
+        rows = np.arange(self._replica.bags.n_rows)
+        made = self._soft(rows, self._targets(), self.job.seed)
+        return replace(made, held_out=self._replica.held_out)
+
+    def finish(self, outcome: Outcome) -> Fit:
+        """Make the fit of the job."""
+        rounds = "1 round" if self.rounds == 1 else f"{self.rounds} rounds"
+        mixup = "with" if self._mixup else "without"
+        reason = f"{rounds} {mixup} mixup after a start by {self.options.start}: {self._why}"
+        if self.options.rounds == 0 or not self._kept_out.any():
+            reason = f"no rounds after a start by {self.options.start}"
+        reason = outcome.stop_reason if outcome.diverged else reason
+        return Fit(replace(outcome, stop_reason=reason), *self._priors, self._calibration)
+
+
+def _soft_batch(n: int) -> int:
+    return int(np.clip(n // 10, _LEAST_BATCH, _MOST_BATCH))
+
+
+def _soft_epochs(n: int) -> int:
+    """Epochs on soft labels of n rows: 600 steps, but 12 to 150 epochs."""
+    return int(np.clip(_STEPS // max(1, n // _soft_batch(n)), _FEW_EPOCHS, _MANY_EPOCHS))
+
+
+def _even(n: int, batch: int) -> int:
+    """Batch size near the wanted one that divides n rows into batches of equal size."""
+    return max(1, n // max(1, round(n / batch)))
+
+
+def _log_softmax(logits: _Floats) -> _Floats:
+    shifted = logits - logits.max(1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(1, keepdims=True)))

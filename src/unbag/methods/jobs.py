@@ -1,0 +1,214 @@
+"""Jobs by method name: what each model is fitted to, and how."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from unbag.bags import Bags
+from unbag.evaluation import Calibration
+from unbag.methods.registry import get_method
+from unbag.models import ModuleFactory, build_model
+from unbag.objectives import BagLikelihood, Biased
+from unbag.objectives.losses import LossOfEveryClass
+from unbag.priors import check_test_prior, risk_weights
+from unbag.training import Outcome, Replica, TestSet
+from unbag.validation import as_float_array, check_number, invalid, shorten
+
+__all__ = [
+    "Fit",
+    "Job",
+    "default_batch_size",
+    "default_epochs",
+    "default_learning_rate",
+    "prepare",
+]
+
+
+def default_batch_size(n_rows: int) -> int:
+    """Batch size for n rows: about a tenth, but near 512 to 2,048, in batches of equal size.
+
+    The zero-one partial risks of u-prr are shares of a bag in a batch; of few rows they say
+    little, so small tables are trained in one batch.
+
+    Examples
+    --------
+    >>> [default_batch_size(n) for n in (50, 1_300, 7_490, 60_000)]
+    [50, 433, 749, 2068]
+    """
+    target = float(np.clip(n_rows / 10, 512, 2048))
+    return n_rows // max(1, round(n_rows / target))
+
+
+def default_epochs(n_rows: int) -> int:
+    """Epochs for n rows: 1,000 steps of the default batch, but 20 to 100 epochs.
+
+    Examples
+    --------
+    >>> [default_epochs(n) for n in (50, 7_490, 60_000)]
+    [100, 100, 34]
+    """
+    steps = n_rows // default_batch_size(n_rows)
+    return int(np.clip(1000 // steps, 20, 100))
+
+
+def default_learning_rate(n_rows: int) -> float:
+    """Adam's learning rate for n rows: 0.001, and more where the default batch is above 512.
+
+    Examples
+    --------
+    >>> [round(default_learning_rate(n), 5) for n in (50, 7_490, 60_000)]
+    [0.001, 0.00121, 0.00201]
+    """
+    return 1e-3 * float(np.sqrt(max(default_batch_size(n_rows), 512) / 512))
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One model to fit: data, method, network, settings. ``None`` means a default from the data.
+
+    Parameters
+    ----------
+    bags : Bags
+        Training rows with bag ids and class priors.
+    method : str
+        A key of ``unbag.methods.METHODS``.
+    test_prior : array of shape (K,) or dict, optional
+        π; by default the pooled prior of the rows.
+    hyperparameters : dict
+        Of the method: ``alpha`` and ``ascent_scale`` (u-prr), ``flood_level`` (u-flood),
+        ``consistency`` (prop-cr), ``matching`` (matched-likelihood); of crossfit ``matching``,
+        ``folds``, ``rounds``, ``start``, ``mixup`` and ``balanced``.
+    loss : str or callable
+        The loss ℓ of every class.
+    model : str, nn.Module or factory
+    model_options : dict
+        ``depth``, ``width`` and ``dropout`` of the MLP.
+    learning_rate : float, optional
+    weight_decay : float
+    batch_size, epochs : int, optional
+    batching : {"stratified", "shuffled"}
+    seed : int
+        Seed of initial weights, batches and dropout.
+    sample_weight : array of shape (n,), optional
+    test : TestSet, optional
+        Labelled rows whose error is recorded, for research.
+    held_out : Bags, optional
+        Other rows of bags whose label-free error is recorded. Its priors must have full column
+        rank.
+    patience : int, optional
+        End after so many epochs without a smaller label-free error of ``held_out``, and keep the
+        weights of the best epoch.
+    """
+
+    bags: Bags
+    method: str = "u-prr"
+    test_prior: Any = None
+    hyperparameters: dict[str, Any] = field(default_factory=dict)
+    loss: str | LossOfEveryClass = "cross-entropy"
+    model: str | nn.Module | ModuleFactory = "mlp"
+    model_options: dict[str, Any] = field(default_factory=dict)
+    learning_rate: float | None = None
+    weight_decay: float = 1e-5
+    batch_size: int | None = None
+    epochs: int | None = None
+    batching: str = "stratified"
+    seed: int = 0
+    sample_weight: NDArray[np.float64] | None = None
+    test: TestSet | None = None
+    held_out: Bags | None = None
+    patience: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted model with the priors that its probabilities rest on.
+
+    Attributes
+    ----------
+    outcome : Outcome
+        Network, history, why training stopped.
+    pooled_prior, test_prior, output_prior : arrays of shape (K,)
+        Class shares of the rows, where the model will be used, and under which its softmax is a
+        posterior.
+    calibration : Calibration or None
+        Of its probabilities, where the method made one.
+    """
+
+    outcome: Outcome
+    pooled_prior: NDArray[np.float64]
+    test_prior: NDArray[np.float64]
+    output_prior: NDArray[np.float64]
+    calibration: Calibration | None = None
+
+
+Priors = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+
+
+def prepare(job: Job, precision: str) -> tuple[Replica, Priors]:
+    """Turn a job into what the engine takes, and its three priors."""
+    check_number("seed", job.seed, low=0, high=2**63 - 1, integer=True)
+    method = get_method(job.method)
+    method.check_hyperparameters(job.hyperparameters)
+    bags = job.bags.present()
+    n = bags.n_rows
+    weight = None if job.sample_weight is None else _check_weight(job.sample_weight, n)
+    counts = np.bincount(bags.bag_index, weights=weight, minlength=bags.priors.n_bags)
+    priors = bags.priors
+    pooled = priors.pooled(counts)
+    pi = pooled if job.test_prior is None else check_test_prior(job.test_prior, priors.classes)
+    output = pi if method.output_prior == "test" else pooled
+
+    own = {k: v for k, v in job.hyperparameters.items() if k not in method.options}
+    arguments: dict[str, Any] = {"loss": job.loss, **own}
+    if method.needs_rank:
+        arguments["test_prior"] = pi
+    if issubclass(method.objective, BagLikelihood) or (
+        method.objective is Biased and job.batching == "stratified"
+    ):
+        arguments["bag_shares"] = counts / counts.sum()
+    objective = method.objective(priors, **arguments)
+    if job.held_out is not None and list(job.held_out.priors.classes) != list(priors.classes):
+        allowed = f"Bags of the classes {shorten(priors.classes)} as in training"
+        raise invalid("held_out", allowed, f"the classes {shorten(job.held_out.priors.classes)}")
+    full_rank = priors.rank == priors.n_classes
+    with np.errstate(divide="ignore"):  # a class that π excludes gets −inf: it is never predicted
+        shift = np.log(pi) - np.log(np.where(output > 0, output, 1))
+    module = build_model(job.model, bags.row_shape, priors.n_classes, job.seed, **job.model_options)
+    replica = Replica(
+        bags=bags,
+        objective=objective,
+        # The trained weights come back in a copy of this module, so it must hold all their digits.
+        module=module.double() if precision == "float64" else module,
+        seed=job.seed,
+        epochs=default_epochs(n) if job.epochs is None else job.epochs,
+        batch_size=default_batch_size(n) if job.batch_size is None else job.batch_size,
+        learning_rate=(
+            default_learning_rate(n) if job.learning_rate is None else job.learning_rate
+        ),
+        weight_decay=job.weight_decay,
+        batching=job.batching,
+        sample_weight=weight,
+        risk_weights=risk_weights(priors, pi, warn=False) if full_rank else None,
+        stop_when_negative=method.stop_when_negative,
+        test=job.test,
+        held_out=job.held_out,
+        test_prior=pi,
+        patience=job.patience,
+        logit_shift=shift,
+    )
+    return replica, (pooled, pi, output)
+
+
+def _check_weight(sample_weight: Any, n: int) -> NDArray[np.float64]:
+    weight = as_float_array("sample_weight", sample_weight, ndim=1)
+    if len(weight) != n:
+        raise invalid("sample_weight", f"a positive number for each of {n} rows", len(weight))
+    if not (np.isfinite(weight).all() and (weight > 0).all()):
+        got = f"numbers from {weight.min():g} to {weight.max():g}"
+        raise invalid(
+            "sample_weight", "a positive number for each row", got, "leave out rows of 0."
+        )
+    return weight

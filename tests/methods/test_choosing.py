@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+import torch
+
+import unbag
+from unbag.exceptions import InvalidInputError
+from unbag.methods import Job, choose_method, choosing, fit_many
+
+THETA = [[0.7, 0.3], [0.2, 0.8]]
+TINY = {"epochs": 2, "model": "linear"}
+
+
+def make(theta=THETA, n=60):
+    rng = np.random.default_rng(0)
+    return unbag.Bags(rng.normal(size=(n, 3)), np.arange(n) % 2, theta)
+
+
+def test_the_first_rule_that_holds_decides(monkeypatch):
+    pure, mixed = make([[0.0, 1.0], [1.0, 0.0]]), make()
+    assert choose_method(pure).method == "bag-likelihood"
+    assert choose_method(pure, early_stopping=True).method == "bag-likelihood"
+    assert choose_method(mixed).method == "crossfit"
+    assert choose_method(mixed, early_stopping=True).method == "matched-likelihood"
+    monkeypatch.setattr(choosing, "MOST_ROWS", 59)
+    many = choose_method(mixed)
+    assert many.method == "matched-likelihood"
+    assert many.reason == "bags mix classes and have 60 rows, over 59"
+
+
+def test_bags_without_rows_do_not_matter():
+    bags = unbag.Bags(np.zeros((2, 1)), ["a", "a"], {"a": [1.0, 0.0], "b": [0.5, 0.5]})
+    assert choose_method(bags).method == "bag-likelihood"
+
+
+def test_auto_is_the_method_that_it_chooses():
+    fits = fit_many([Job(make(), method, **TINY) for method in ("auto", "crossfit")], device="cpu")
+    for one, other in zip(*(fit.outcome.module.parameters() for fit in fits), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_auto_takes_no_hyperparameters():
+    with pytest.raises(InvalidInputError, match="method 'auto' has no hyperparameter 'matching'"):
+        fit_many([Job(make(), "auto", hyperparameters={"matching": 1.0}, **TINY)])
+
+
+@pytest.mark.parametrize(("priors", "expected"), [(THETA, "crossfit"), (None, "bag-likelihood")])
+def test_the_classifier_tells_what_was_chosen(priors, expected):
+    bags = make()
+    clf = unbag.UnbagClassifier(
+        np.array(priors) if priors else None, "auto", random_state=0, **TINY
+    )
+    clf.fit(bags.X, bags.bag_ids)
+    assert clf.method_ == expected
+    assert clf.method == "auto"
+    assert clf.predict(bags.X[:2]).shape == (2,)

@@ -1,0 +1,287 @@
+"""crossfit: soft labels of bags by models that were not trained on the row."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+import unbag
+from unbag.exceptions import InvalidInputError
+from unbag.identity import identify
+from unbag.methods import Job, fit_many
+from unbag.methods.crossfit import CrossFit, balanced_posterior
+from unbag.training import TestSet, train
+
+K = 3
+THETA = np.array([[0.6, 0.3, 0.1], [0.1, 0.6, 0.3], [0.3, 0.1, 0.6]])
+TINY = {"epochs": 2, "model": "linear"}
+
+
+def gaussians(n, seed=0, spread=1.5, d=4):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, K, n)
+    return (rng.normal(size=(n, d)) + spread * np.eye(K, d)[y]).astype(np.float32), y
+
+
+def make(n=300, seed=0, **options):
+    return unbag.make_bags(*gaussians(n, seed, **options), THETA, random_state=seed)
+
+
+def work(bags=None, **settings):
+    hyperparameters = settings.pop("hyperparameters", {})
+    job = Job(
+        make() if bags is None else bags,
+        "crossfit",
+        hyperparameters=hyperparameters,
+        **{**TINY, **settings},
+    )
+    return CrossFit(job, "float32")
+
+
+def run_start(crossfit):
+    crossfit.take_start(train(crossfit.start(), device="cpu"))
+    return crossfit
+
+
+# ------------------------------------------------------------------------- balanced posteriors
+
+
+def test_balanced_posteriors_of_a_large_bag_have_its_shares():
+    rng = np.random.default_rng(0)
+    eta = rng.dirichlet([0.3, 0.5, 0.2], size=30_000)
+    bag_index = np.repeat(np.arange(3), 10_000)
+    q = balanced_posterior(np.log(eta), bag_index, THETA, THETA.mean(0))
+    np.testing.assert_allclose(q.sum(1), 1, atol=1e-5)
+    for m in range(3):
+        np.testing.assert_allclose(q[bag_index == m].mean(0), THETA[m], atol=3e-3)
+    plain = balanced_posterior(np.log(eta), bag_index, THETA, THETA.mean(0), balanced=False)
+    expected = eta * (THETA / THETA.mean(0))[bag_index]
+    np.testing.assert_allclose(plain, expected / expected.sum(1, keepdims=True), rtol=1e-5)
+    assert np.abs(plain[bag_index == 0].mean(0) - THETA[0]).max() > 0.05
+
+
+def test_balancing_leaves_the_true_posterior_alone():
+    x_given_class = np.array([[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]])
+    rng = np.random.default_rng(1)
+    bag_index = np.repeat(np.arange(3), 20_000)
+    y = np.array([rng.choice(K, p=THETA[m]) for m in bag_index])
+    x = np.array([rng.choice(3, p=x_given_class[k]) for k in y])
+    joint = (THETA.mean(0)[:, None] * x_given_class).T  # (x, K)
+    log_eta = np.log(joint / joint.sum(1, keepdims=True))[x]
+    balanced, plain = (
+        balanced_posterior(log_eta, bag_index, THETA, THETA.mean(0), balanced=flag)
+        for flag in (True, False)
+    )
+    assert np.abs(balanced - plain).max() < 0.03
+
+
+def test_small_bags_are_balanced_in_part_and_weights_count():
+    eta = np.array([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1]])
+    theta, bag_index = np.array([[0.5, 0.5]]), np.zeros(3, int)
+    few = balanced_posterior(np.log(eta), bag_index, theta, theta[0])
+    assert 0.8 < few[0, 0] < 0.9
+    many = balanced_posterior(
+        np.log(eta), bag_index, theta, theta[0], np.array([1000.0, 1000.0, 1000.0])
+    )
+    assert many[0, 0] == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_class_that_a_bag_lacks_is_no_label_there():
+    theta = np.array([[1.0, 0.0], [0.5, 0.5]])
+    eta = np.full((20, 2), 0.5)
+    q = balanced_posterior(np.log(eta), np.repeat([0, 1], 10), theta, theta.mean(0))
+    assert (q[:10, 1] == 0).all()
+    assert np.isfinite(q).all()
+
+
+# ------------------------------------------------------------------------------------ the stages
+
+
+def test_folds_keep_equal_rows_together_and_some_rows_out_of_all_rounds():
+    X, y = gaussians(120)
+    bags = unbag.make_bags(np.concatenate([X, X]), np.concatenate([y, y]), THETA, random_state=0)
+    crossfit = run_start(work(bags))
+    record = identify(bags.source, bags.rows)
+    trained, predicted = [], []
+    for replica in crossfit.round():
+        own, left = (
+            set(record[_positions(bags, part)]) for part in (replica.bags, replica.predicted)
+        )
+        assert not own & left
+        trained.append(own)
+        predicted.append(left)
+    assert set.union(*predicted) == set(record)
+    assert sum(map(len, predicted)) == len(set(record))
+    kept_out = set(record) - set.union(*trained)
+    assert 0.05 < len(kept_out) / len(set(record)) < 0.35
+    assert crossfit.last().bags.n_rows == bags.n_rows
+
+
+def _positions(bags, part):
+    place = {row: i for i, row in enumerate(bags.rows)}
+    return [place[row] for row in part.rows]
+
+
+def test_a_round_uses_soft_labels_of_the_start_and_the_next_those_of_the_round():
+    crossfit = run_start(work())
+    first = crossfit.round()
+    assert all(replica.objective is None and replica.annealed for replica in first)
+    np.testing.assert_allclose(first[0].targets.sum(1), 1, atol=1e-5)
+    crossfit.take_round(train(first, device="cpu"))
+    second = crossfit.round()
+    assert first[0].seed != second[0].seed
+    assert np.abs(first[0].targets - second[0].targets).max() > 1e-3
+
+
+def test_rounds_end_when_bags_of_rows_kept_out_become_less_likely():
+    crossfit = run_start(work(hyperparameters={"rounds": 5}, epochs=60, learning_rate=0.02))
+    outcomes = train(crossfit.round(), device="cpu")
+    crossfit.take_round(outcomes)
+    kept = crossfit.last().targets
+    assert not crossfit.ended
+    wrong = [dataclasses.replace(o, logits=-20 * np.eye(K)[o.logits.argmax(1)]) for o in outcomes]
+    crossfit.take_round(wrong)
+    assert crossfit.ended
+    np.testing.assert_array_equal(crossfit.last().targets, kept)
+    (last,) = train([crossfit.last()], device="cpu")
+    assert "1 round" in crossfit.finish(last).outcome.stop_reason
+    assert "less likely" in crossfit.finish(last).outcome.stop_reason
+
+
+@pytest.mark.parametrize(("d", "expected"), [(4, False), (9, True)])
+def test_mixup_where_rows_have_many_numbers(d, expected):
+    crossfit = run_start(work(make(d=d)))
+    assert {replica.mixup for replica in crossfit.round()} == {expected}
+    assert run_start(work(make(d=d), hyperparameters={"mixup": True})).last().mixup
+
+
+def test_few_rows_have_no_rounds():
+    crossfit = run_start(work(make(18)))
+    assert crossfit.ended
+    (fit,) = fit_many([crossfit.job], device="cpu")
+    assert fit.outcome.stop_reason == "no rounds after a start by matched-likelihood"
+    assert fit.calibration is None
+
+
+# ---------------------------------------------------------------------------------- as a method
+
+
+def error(fit, X, y):
+    with torch.no_grad():
+        return (fit.outcome.module(torch.from_numpy(X)).argmax(1).numpy() != y).mean()
+
+
+@pytest.mark.parametrize("start", ["matched-likelihood", "bag-likelihood", "u-prr"])
+def test_it_learns_from_any_start(start):
+    X, y = gaussians(2000, seed=9, spread=3)
+    job = Job(make(900, spread=3), "crossfit", hyperparameters={"start": start, "rounds": 1})
+    (fit,) = fit_many([job], device="cpu")
+    assert error(fit, X, y) < 0.12  # of the best rule: 0.04
+    assert f"after a start by {start}" in fit.outcome.stop_reason
+    np.testing.assert_allclose(fit.output_prior, fit.pooled_prior)
+
+
+def test_it_is_repeatable_alone_and_among_others():
+    jobs = [
+        Job(make(seed=1), "crossfit", **TINY, seed=3),
+        Job(make(seed=2), "prop", **TINY),
+        Job(make(seed=3), "crossfit", **TINY, seed=4, hyperparameters={"rounds": 1}),
+    ]
+    together = fit_many(jobs, device="cpu")
+    for job, fit in zip(jobs, together, strict=True):
+        (alone,) = fit_many([job], device="cpu")
+        assert alone.outcome.stop_reason == fit.outcome.stop_reason
+        for one, other in zip(
+            alone.outcome.module.parameters(), fit.outcome.module.parameters(), strict=True
+        ):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+
+
+def test_a_test_set_is_recorded_for_the_last_network_and_changes_nothing():
+    X, y = gaussians(50, seed=7)
+    job = Job(make(), "crossfit", **TINY)
+    (plain,) = fit_many([job], device="cpu")
+    (tested,) = fit_many([dataclasses.replace(job, test=TestSet(X, y))], device="cpu")
+    assert len(tested.outcome.history["test_error"]) == 2
+    assert tested.outcome.history["test_error"][-1] == pytest.approx(error(tested, X, y))
+    for one, other in zip(
+        plain.outcome.module.parameters(), tested.outcome.module.parameters(), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+def test_a_stopped_run_goes_on_with_the_same_result(tmp_path, monkeypatch):
+    job = Job(make(), "crossfit", **TINY)
+    (whole,) = fit_many([job], device="cpu")
+
+    class StoppedError(Exception):
+        pass
+
+    def stop(*_):
+        raise StoppedError
+
+    monkeypatch.setattr(CrossFit, "last", stop)
+    with pytest.raises(StoppedError):
+        fit_many([job], device="cpu", checkpoint=tmp_path)
+    monkeypatch.undo()
+    epochs = []
+    inner = unbag.training.engine.Stack.run_epoch
+    monkeypatch.setattr(
+        unbag.training.engine.Stack,
+        "run_epoch",
+        lambda self, epoch: (epochs.append(epoch), inner(self, epoch)),
+    )
+    (resumed,) = fit_many([job], device="cpu", checkpoint=tmp_path)
+    assert len(epochs) == TINY["epochs"]  # those of the last network only
+    for one, other in zip(
+        whole.outcome.module.parameters(), resumed.outcome.module.parameters(), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+def test_what_ended_is_reported_and_its_checkpoints_are_deleted(tmp_path):
+    reported = {}
+    jobs = [Job(make(), "prop", **TINY), Job(make(), "crossfit", **TINY)]
+    fits = fit_many(jobs, device="cpu", checkpoint=tmp_path, on_finish=reported.update)
+    assert sorted(reported) == [0, 1]
+    assert all(reported[i].outcome is fit.outcome for i, fit in enumerate(fits))
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
+def test_weights_of_rows_count():
+    bags = make()
+    weight = np.where(bags.labels == 0, 3.0, 1.0)
+    (plain,), (weighted,) = (
+        fit_many([Job(bags, "crossfit", **TINY, sample_weight=w)], device="cpu")
+        for w in (None, weight)
+    )
+    assert not np.allclose(plain.pooled_prior, weighted.pooled_prior)
+
+
+def test_priors_of_lower_rank_are_learned_from():
+    theta = np.array([[0.5, 0.25, 0.25], [0.2, 0.4, 0.4]])
+    bags = unbag.make_bags(*gaussians(300), theta, random_state=0)
+    (fit,) = fit_many([Job(bags, "crossfit", **TINY)], device="cpu")
+    assert not fit.outcome.diverged
+
+
+@pytest.mark.parametrize(
+    ("hyperparameters", "message"),
+    [
+        ({"folds": 1}, "folds must be a whole number of at least 2, got 1"),
+        ({"rounds": -1}, "rounds must be a whole number of at least 0, got -1"),
+        ({"start": "prop"}, "start must be one of 'matched-likelihood', .*got 'prop'"),
+        ({"mixup": 0.5}, "mixup must be True or False, got 0.5"),
+        ({"alpha": 0.5}, "method 'crossfit' has no hyperparameter 'alpha'"),
+    ],
+)
+def test_bad_hyperparameters(hyperparameters, message):
+    with pytest.raises(InvalidInputError, match=message):
+        work(hyperparameters=hyperparameters)
+
+
+def test_early_stopping_is_refused():
+    bags = make()
+    with pytest.raises(InvalidInputError, match="early_stopping must be False with method='cross"):
+        work(bags, held_out=bags, patience=3)

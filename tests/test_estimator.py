@@ -176,7 +176,7 @@ def test_grid_search_in_processes(data):
 def test_probabilities_under_another_prior(data):
     X, ids, _ = data
     pi = {"maybe": 0.5, "yes": 0.2, "no": 0.3}
-    clf = make(test_prior=pi, epochs=20).fit(X, ids)
+    clf = make(method="u-prr", test_prior=pi, epochs=20).fit(X, ids)
     eta = clf.predict_proba(X)
     np.testing.assert_allclose(eta.sum(1), 1)
     np.testing.assert_allclose(clf.output_prior_, [0.2, 0.3, 0.5])
@@ -493,7 +493,9 @@ def test_own_modules(data):
 def test_an_own_loss(data):
     X, ids, _ = data
     own = make(loss=lambda logits: -torch.log_softmax(logits, -1)).fit(X, ids)
-    np.testing.assert_allclose(own.predict_proba(X), make().fit(X, ids).predict_proba(X), atol=1e-6)
+    assert own.method_ == "u-prr"  # likelihoods have no other loss
+    plain = make(method="u-prr").fit(X, ids)
+    np.testing.assert_allclose(own.predict_proba(X), plain.predict_proba(X), atol=1e-6)
     other = make(loss="generalized-cross-entropy").fit(X, ids)
     assert not np.allclose(own.predict_proba(X), other.predict_proba(X))
 
@@ -508,7 +510,8 @@ def test_an_own_loss(data):
         ({"learning_rate": -1}, "learning_rate must be"),
         ({"dropout": 1.0}, "dropout must be"),
         ({"depth": 0}, "depth must be"),
-        ({"alpha": 2}, r"alpha must be a number in \[0, 1\]"),
+        ({"method": "u-prr", "alpha": 2}, r"alpha must be a number in \[0, 1\]"),
+        ({"alpha": 0.5}, r"alpha must be None with method='auto', got 0.5; name the method"),
         ({"batching": "random"}, "batching must be one of"),
         ({"precision": "half"}, "precision must be one of"),
         ({"device": "gpu"}, "device must be"),

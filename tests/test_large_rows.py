@@ -109,7 +109,7 @@ def test_the_error_of_rows_held_out_is_recorded_and_changes_nothing(problem):
 def test_early_stopping_watches_the_rows_held_out(problem):
     _, _, bag = problem
     train, held_out = split(mapped(problem), bag)
-    settings = SETTINGS | {"epochs": 60, "n_iter_no_change": 3}
+    settings = SETTINGS | {"method": "u-prr", "epochs": 60, "n_iter_no_change": 3}
     clf = UnbagClassifier(early_stopping=True, **settings).fit_bags(train, held_out=held_out)
     errors = clf.history_["label_free_error"]
     assert clf.n_iter_ < 60

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import unbag
-from unbag.exceptions import InvalidInputError
+from unbag.exceptions import InvalidInputError, MissingBagsWarning
 from unbag.methods import Job, choose_method, choosing, fit_many
 
 THETA = [[0.7, 0.3], [0.2, 0.8]]
@@ -28,7 +28,8 @@ def test_the_first_rule_that_holds_decides(monkeypatch):
 
 
 def test_bags_without_rows_do_not_matter():
-    bags = unbag.Bags(np.zeros((2, 1)), ["a", "a"], {"a": [1.0, 0.0], "b": [0.5, 0.5]})
+    with pytest.warns(MissingBagsWarning):
+        bags = unbag.Bags(np.zeros((2, 1)), ["a", "a"], {"a": [1.0, 0.0], "b": [0.5, 0.5]})
     assert choose_method(bags).method == "bag-likelihood"
 
 
@@ -46,9 +47,8 @@ def test_auto_takes_no_hyperparameters():
 @pytest.mark.parametrize(("priors", "expected"), [(THETA, "crossfit"), (None, "bag-likelihood")])
 def test_the_classifier_tells_what_was_chosen(priors, expected):
     bags = make()
-    clf = unbag.UnbagClassifier(
-        np.array(priors) if priors else None, "auto", random_state=0, **TINY
-    )
+    priors = None if priors is None else np.array(priors)
+    clf = unbag.UnbagClassifier(priors, "auto", random_state=0, **TINY)
     clf.fit(bags.X, bags.bag_ids)
     assert clf.method_ == expected
     assert clf.method == "auto"

@@ -77,14 +77,18 @@ def test_balancing_leaves_the_true_posterior_alone():
 
 
 def test_small_bags_are_balanced_in_part_and_weights_count():
-    eta = np.array([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1]])
-    theta, bag_index = np.array([[0.5, 0.5]]), np.zeros(3, int)
-    few = balanced_posterior(np.log(eta), bag_index, theta, theta[0])
-    assert 0.8 < few[0, 0] < 0.9
-    many = balanced_posterior(
-        np.log(eta), bag_index, theta, theta[0], np.array([1000.0, 1000.0, 1000.0])
-    )
-    assert many[0, 0] == pytest.approx(0.5, abs=0.01)
+    theta = np.array([[0.5, 0.5]])
+
+    def posterior(n, weight=None):
+        log_eta = np.log(np.tile([[0.9, 0.1], [0.3, 0.7]], (n, 1)))
+        weight = None if weight is None else np.tile(weight, n)
+        return balanced_posterior(log_eta, np.zeros(2 * n, int), theta, theta[0], weight)
+
+    assert 0.85 < posterior(1)[0, 0] < 0.9
+    assert posterior(5000)[0, 0] < 0.85
+    np.testing.assert_allclose(posterior(9, [3.0, 3.0]), posterior(9))  # only ratios count
+    heavy, light = posterior(5000, [9.0, 1.0]), posterior(5000, [1.0, 9.0])
+    assert heavy[0, 0] < light[0, 0] - 0.1
 
 
 def test_a_class_that_a_bag_lacks_is_no_label_there():

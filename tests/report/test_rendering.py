@@ -165,6 +165,7 @@ def test_few_and_many_bags_and_classes(m, k):
     evaluation = unbag.evaluate_predictions(predicted, bag, priors=priors)
     clf = unbag.UnbagClassifier(priors=priors)
     clf.classes_, clf.history_, clf.calibration_ = priors.classes, {}, None
+    clf.method_ = "crossfit"
     report = build_report(clf, evaluation, None, bag_ids=bag, predicted=predicted)
     page = render_html(report)
     assert len(page.encode()) < 1_000_000

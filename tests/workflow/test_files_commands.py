@@ -55,7 +55,7 @@ def no_constant(name):
 def test_fit_shows_what_it_made(folder):
     result = done(f"fit {GIVEN} {SMALL} --output new")
     assert "verdict: " in result.stdout
-    assert "trained u-prr for 2 epochs" in result.stdout
+    assert "trained crossfit for 2 epochs" in result.stdout
     assert re.search(r"accuracy +\d", result.stdout)
     assert "report  new/report.html" in result.stdout
     assert "note: Column 'id' is left out" in result.stderr

@@ -39,8 +39,11 @@ def fit(
     images: given.Images = None,
     method: Annotated[
         str,
-        typer.Option(help="biased, prop, prop-cr, unbiased, u-correct, u-flood, u-stop or u-prr."),
-    ] = "u-prr",
+        typer.Option(
+            help="auto, crossfit, matched-likelihood, bag-likelihood, u-prr, u-stop, u-flood, "
+            "u-correct, unbiased, prop-cr, prop or biased."
+        ),
+    ] = "auto",
     test_prior: _TestPrior = None,
     alpha: Annotated[
         float | None, typer.Option(help="Of u-prr, weight of the risk.", show_default="0.7")

@@ -55,7 +55,7 @@ class UnbagClassifier(Predicting):
         bag ids, columns = class names) or dict is matched by id. None means that every bag is
         pure: ``y`` is the class itself, plain supervised learning. :meth:`fit_bags` takes the
         priors of its bags.
-    method : str, default="u-prr"
+    method : str, default="auto"
         biased, prop, prop-cr, unbiased, u-correct, u-flood, u-stop, u-prr, bag-likelihood,
         matched-likelihood, crossfit, or auto, which chooses one of the last three.
     test_prior : array of shape (K,) or dict, default=None
@@ -140,7 +140,7 @@ class UnbagClassifier(Predicting):
     def __init__(
         self,
         priors: Any = None,
-        method: str = "u-prr",
+        method: str = "auto",
         *,
         test_prior: Any = None,
         alpha: float | None = None,
@@ -285,9 +285,7 @@ class UnbagClassifier(Predicting):
         elif self.early_stopping:
             train, held_out = bags.train_test_split(self.validation_fraction, random_state=seed)
             weight = None if weight is None else weight[train.rows]
-        method = self.method
-        if get_method(method).chosen:
-            method = choose_method(train, early_stopping=self.early_stopping).method
+        method = self._method(train)
         job = Job(
             bags=train,
             method=method,
@@ -352,6 +350,17 @@ class UnbagClassifier(Predicting):
 
         check_is_fitted(self, "module_")
         return save_model(self, path)
+
+    def _method(self, bags: Bags) -> str:
+        """Return the method, chosen for the bags where that is left open."""
+        if not get_method(self.method).chosen:
+            return self.method
+        for name in ("alpha", "ascent_scale", "flood_level"):
+            if getattr(self, name) is not None:
+                allowed = f"None with method={self.method!r}"
+                raise invalid(name, allowed, getattr(self, name), "name the method that has it.")
+        own_loss = self.loss != "cross-entropy"
+        return choose_method(bags, early_stopping=self.early_stopping, own_loss=own_loss).method
 
     def _hyperparameters(self) -> dict[str, float]:
         """Return those of the chosen method that were given; the others do not matter."""

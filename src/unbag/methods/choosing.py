@@ -23,19 +23,22 @@ class Choice:
     reason: str
 
 
-def choose_method(bags: Bags, *, early_stopping: bool = False) -> Choice:
+def choose_method(bags: Bags, *, early_stopping: bool = False, own_loss: bool = False) -> Choice:
     """Choose a method for bags; the first rule that holds decides.
 
-    1. All bags have one class each: ``bag-likelihood``, which then is plain cross-entropy.
-    2. Training is to stop early: ``matched-likelihood``, a method of one training.
-    3. More than 200,000 rows: ``matched-likelihood``, since the 17 trainings of ``crossfit`` take
+    1. Another loss than cross-entropy is wanted: ``u-prr``, since likelihoods have no other.
+    2. All bags have one class each: ``bag-likelihood``, which then is plain cross-entropy.
+    3. Training is to stop early: ``matched-likelihood``, a method of one training.
+    4. More than 200,000 rows: ``matched-likelihood``, since the 17 trainings of ``crossfit`` take
        long and its soft labels gain least where rows are many.
-    4. Otherwise ``crossfit``.
+    5. Otherwise ``crossfit``.
 
     Parameters
     ----------
     bags : Bags
     early_stopping : bool, default=False
+    own_loss : bool, default=False
+        Whether the loss is not cross-entropy.
 
     Examples
     --------
@@ -48,6 +51,8 @@ def choose_method(bags: Bags, *, early_stopping: bool = False) -> Choice:
     >>> choose_method(unbag.Bags(X, y, np.eye(2))).method
     'bag-likelihood'
     """
+    if own_loss:
+        return Choice("u-prr", "the loss is not cross-entropy")
     rows = bags.present()
     if (rows.priors.values.max(1) == 1).all():
         return Choice("bag-likelihood", "every bag has one class, so this is supervised learning")

@@ -91,6 +91,8 @@ def balanced_posterior(
     array([0.59, 0.41], dtype=float32)
     """
     m, k = theta.shape
+    if weight is not None:
+        weight = weight / weight.mean()
     counts = np.bincount(bag_index, weights=weight, minlength=m)[:, None]
     ratio = np.where(pooled > 0, theta / np.where(pooled > 0, pooled, 1), 0.0)
     trust = counts / (counts + _TRUST)

@@ -117,7 +117,8 @@ def _resolve(job: Any) -> Job:
     if not get_method(job.method).chosen:
         return job
     get_method(job.method).check_hyperparameters(job.hyperparameters)
-    choice = choose_method(job.bags, early_stopping=job.patience is not None)
+    own_loss = job.loss != "cross-entropy"
+    choice = choose_method(job.bags, early_stopping=job.patience is not None, own_loss=own_loss)
     return replace(job, method=choice.method)
 
 

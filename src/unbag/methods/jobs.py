@@ -104,7 +104,7 @@ class Job:
     """
 
     bags: Bags
-    method: str = "u-prr"
+    method: str = "auto"
     test_prior: Any = None
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     loss: str | LossOfEveryClass = "cross-entropy"

@@ -37,7 +37,10 @@ fitting.fit_many.__kwdefaults__["checkpoint_seconds"] = 1.0
 predicting._PART_ROWS = 1 << 17
 app()
 """
-FIT = f"fit ../rows.parquet --bag {BAG} --priors ../priors.csv --output model --epochs 8"
+FIT = (
+    f"fit ../rows.parquet --bag {BAG} --priors ../priors.csv --output model "
+    "--method u-prr --epochs 8"
+)
 PREDICT = "predict ../first/model ../new.parquet --output out.parquet"
 FIRST = {"fit": "first", "predict": "predicted"}  # folders of the undisturbed runs
 Kill = dict[str, Any]

@@ -43,6 +43,7 @@ def measure(rows: int, epochs: int) -> Iterator[dict[str, Any]]:
             source, model = folder / f"{name}.parquet", folder / name
             write_rows(source, n_rows, COLUMNS, theta, seed=seed)
             arguments = ["--bag", BAG, "--priors", priors, "--output", model, "--json"]
+            arguments += ["--method", "u-prr"]
             fit = run("fit", source, *arguments, *options)
             judged = run("evaluate", model, judges, "--json")
             error = judged.json()["evaluation"]["error"]

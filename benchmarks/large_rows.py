@@ -97,7 +97,8 @@ def main() -> None:
         path = Path(folder) / "rows.f32"
         bag = write_rows(path, n)
         print(f"{n:,} rows of {FEATURES} features, {path.stat().st_size / 1e9:.1f} GB")
-        settings: dict[str, Any] = {"standardize": False, "device": "cpu", "random_state": 0}
+        settings: dict[str, Any] = {"method": "u-prr", "standardize": False, "device": "cpu"}
+        settings["random_state"] = 0
         peak = Peak()
         with peak.step("bags of the mapped rows"):
             X = np.memmap(path, np.float32, "c", shape=(n, FEATURES))

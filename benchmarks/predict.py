@@ -104,7 +104,7 @@ def measure(rows: int, runs: int) -> Iterator[dict[str, Any]]:
         write_priors(priors, theta)
         write_rows(folder / "train.parquet", 50_000, COLUMNS, theta)
         arguments = ["--bag", BAG, "--priors", priors, "--output", model, "--epochs", "5"]
-        arguments += ["--calibrate"]
+        arguments += ["--method", "u-prr", "--calibrate"]
         run("fit", folder / "train.parquet", *arguments)
         write_rows(source, rows, COLUMNS, theta, seed=1)
         save_plainly(unbag.load_model(model), folder / "network.pt")

@@ -30,7 +30,9 @@ def measure_one(dataset: str, setting: str, trials: int) -> dict[str, Any]:
     data = Data(dataset)
     bags, _ = data.bags(Run(dataset, setting, "u-prr", 0, 1e-3, 10, 1))
     X_test, y_test = data.test.X, data.test.y
-    default = unbag.UnbagClassifier(bags.priors, test_prior=data.test_prior, random_state=0)
+    default = unbag.UnbagClassifier(
+        bags.priors, "u-prr", test_prior=data.test_prior, random_state=0
+    )
     true_errors: dict[int, float] = {}
 
     def true_error(estimator: Any) -> float:

@@ -17,6 +17,7 @@ PAGES = [  # script, record and page
     ("predict", "results/predict.json", "docs/large-files.md"),
     ("large_fit", "results/large-fit.json", "docs/large-files.md"),
     ("kill", "results/kill.json", "docs/large-files.md"),
+    ("tables", "results/tables.json", "docs/methods.md"),
 ]
 
 

@@ -49,6 +49,7 @@ _FEW_EPOCHS, _MANY_EPOCHS = 12, 150
 _LEAST_BATCH, _MOST_BATCH = 32, 512
 _VALIDATION, _MOST_VALIDATION, _VALIDATION_ROWS = 0.1, 0.3, 200
 _LEAST_RECORDS = 4  # for every fold; below, there are no rounds
+_FITTING_STEPS = 50
 _TRUST = 30  # rows at which the shares of a bag count half
 _TEMPERATURES = np.geomspace(0.4, 8, 40)
 _LOG_TEMPERATURE = 0.7  # deviation that is expected before a row is seen
@@ -99,24 +100,22 @@ def balanced_posterior(
     eta = np.exp(log_eta)
     gain = np.ones_like(theta)
 
-    def posterior() -> _Floats:
-        joint = eta * (ratio * gain**trust)[bag_index]
+    def posterior(factors: _Floats) -> _Floats:
+        joint = eta * factors[bag_index]
         return np.asarray(joint / np.maximum(joint.sum(1, keepdims=True), _SMALLEST))
 
-    def full() -> _Floats:
-        joint = eta * (ratio * gain)[bag_index]
-        q = joint / np.maximum(joint.sum(1, keepdims=True), _SMALLEST)
+    def bag_means(q: _Floats) -> _Floats:
         q = q if weight is None else q * weight[:, None]
         sums = [np.bincount(bag_index, weights=q[:, c], minlength=m) for c in range(k)]
-        return np.stack(sums, 1) / np.maximum(counts, _SMALLEST)
+        return np.asarray(np.stack(sums, 1) / np.maximum(counts, _SMALLEST))
 
-    for _ in range(50 if balanced else 0):
-        mean = full()
+    for _ in range(_FITTING_STEPS if balanced else 0):
+        mean = bag_means(posterior(ratio * gain))
         step = np.where((theta > 0) & (counts > 0), theta / np.maximum(mean, 1e-9), 1.0)
         gain = np.clip(gain * step, 1e-4, 1e4)
         if np.abs(mean - theta)[counts[:, 0] > 0].max() < 1e-4:
             break
-    return posterior().astype(np.float32)
+    return posterior(ratio * gain**trust).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,7 @@ class CrossFit:
         own = {k: v for k, v in given.items() if k not in options}
         own = own if self.options.start == "matched-likelihood" else {}
         began = replace(job, method=self.options.start, hyperparameters=own)
-        self._begun, _ = prepare(began, precision)
+        self._begun, (_, _, self._begun_prior) = prepare(began, precision)
         self._replica, self._priors = prepare(job, precision)
         bags = self._replica.bags
         self._table: ClassPriors = bags.priors
@@ -222,11 +221,8 @@ class CrossFit:
         outcome = outcomes[0]
         outcome.raise_if_diverged()
         assert outcome.logits is not None
-        logits = outcome.logits
-        if self._begun.logit_shift is not None and self.options.start == "u-prr":
-            with np.errstate(divide="ignore"):  # to probabilities under the pooled prior
-                logits = logits + np.log(self._pooled) - np.log(self._priors[1])
-        self._log_eta = _log_softmax(logits)
+        from_prior, to_prior = (np.maximum(p, _SMALLEST) for p in (self._begun_prior, self._pooled))
+        self._log_eta = _log_softmax(outcome.logits + np.log(to_prior) - np.log(from_prior))
 
     # ------------------------------------------------------------------------------ the rounds
 
@@ -305,7 +301,8 @@ class CrossFit:
 
         Only these are fair: a row has shaped the soft labels of the other folds by its own.
         """
-        more = (self._losses(one) - self._losses(other))[self._kept_out]
+        out = self._kept_out
+        more = self._losses(one[out]) - self._losses(other[out])
         return bool(more.mean() > more.std() / np.sqrt(len(more)))
 
     def _temperature(self, log_eta: _Floats) -> float:
@@ -314,18 +311,18 @@ class CrossFit:
         There are no class biases: few rows would leave them to chance, and balanced posteriors
         have no need of them.
         """
-        rows = self._kept_out
+        part = log_eta[self._kept_out]
         losses = [
-            self._losses(_log_softmax(log_eta / t))[rows].mean()
-            + (np.log(t) / _LOG_TEMPERATURE) ** 2 / (2 * rows.sum())
+            self._losses(_log_softmax(part / t)).mean()
+            + (np.log(t) / _LOG_TEMPERATURE) ** 2 / (2 * len(part))
             for t in _TEMPERATURES
         ]
         return float(_TEMPERATURES[int(np.argmin(losses))])
 
     def _losses(self, log_eta: _Floats) -> _Floats:
-        """−log of what the bag of every row is likelier than by its size. Shape (n,)."""
+        """−log of what the bags of the rows kept out are likelier than by their sizes."""
         ratio = self._table.values / np.where(self._pooled > 0, self._pooled, 1)
-        chance = (ratio[self._replica.bags.bag_index] * np.exp(log_eta)).sum(1)
+        chance = (ratio[self._replica.bags.bag_index[self._kept_out]] * np.exp(log_eta)).sum(1)
         return np.asarray(-np.log(np.maximum(chance, 1e-12)))
 
     # -------------------------------------------------------------------------------- the last

@@ -4,7 +4,7 @@ import torch
 
 import unbag
 from unbag.exceptions import InvalidInputError, MissingBagsWarning
-from unbag.methods import Job, choose_method, choosing, fit_many
+from unbag.methods import Job, choose_method, choosing, fit_many, soft_epochs
 
 THETA = [[0.7, 0.3], [0.2, 0.8]]
 TINY = {"epochs": 2, "model": "linear"}
@@ -18,13 +18,34 @@ def make(theta=THETA, n=60):
 def test_the_first_rule_that_holds_decides(monkeypatch):
     pure, mixed = make([[0.0, 1.0], [1.0, 0.0]]), make()
     assert choose_method(pure).method == "bag-likelihood"
-    assert choose_method(pure, early_stopping=True).method == "bag-likelihood"
+    assert choose_method(pure, one_training=True).method == "bag-likelihood"
     assert choose_method(mixed).method == "crossfit"
-    assert choose_method(mixed, early_stopping=True).method == "matched-likelihood"
+    assert choose_method(mixed, one_training=True).method == "matched-likelihood"
     monkeypatch.setattr(choosing, "MOST_ROWS", 59)
     many = choose_method(mixed)
     assert many.method == "matched-likelihood"
     assert many.reason == "bags mix classes and have 60 rows, over 59"
+
+
+def test_another_loss_needs_partial_risks():
+    assert choose_method(make(), own_loss=True).method == "u-prr"
+
+
+def test_a_warm_start_is_one_training():
+    bags = make()
+    clf = unbag.UnbagClassifier(np.array(THETA), warm_start=True, random_state=0, **TINY)
+    assert clf.fit(bags.X, bags.bag_ids).method_ == "crossfit"
+    assert clf.fit(bags.X, bags.bag_ids).method_ == "matched-likelihood"
+    clf.set_params(method="crossfit")
+    with pytest.raises(InvalidInputError, match="warm_start must be False with method='crossfit'"):
+        clf.fit(bags.X, bags.bag_ids)
+
+
+def test_a_part_of_the_training_is_shorter_than_the_whole():
+    bags = make()
+    clf = unbag.UnbagClassifier(np.array(THETA), random_state=0)
+    short = clf.prepare(bags.X, bags.bag_ids).shortened(0.25)
+    assert short.job.epochs == round(0.25 * soft_epochs(bags.n_rows))
 
 
 def test_bags_without_rows_do_not_matter():

@@ -278,11 +278,56 @@ def test_priors_of_lower_rank_are_learned_from():
         ({"start": "prop"}, "start must be one of 'matched-likelihood', .*got 'prop'"),
         ({"mixup": 0.5}, "mixup must be True or False, got 0.5"),
         ({"alpha": 0.5}, "method 'crossfit' has no hyperparameter 'alpha'"),
+        (
+            {"start": "u-prr", "matching": 2.0},
+            "matching must be left out with a start by u-prr, got 2.0",
+        ),
     ],
 )
 def test_bad_hyperparameters(hyperparameters, message):
     with pytest.raises(InvalidInputError, match=message):
         work(hyperparameters=hyperparameters)
+
+
+def test_another_loss_is_refused():
+    with pytest.raises(InvalidInputError, match="loss must be 'cross-entropy' with method='cross"):
+        work(loss="generalized-cross-entropy")
+
+
+def test_the_batch_size_of_the_user_holds_in_all_trainings():
+    crossfit = run_start(work(batch_size=25))
+    replicas = [*crossfit.start(), *crossfit.round(), crossfit.last()]
+    assert {replica.batch_size for replica in replicas} == {25}
+
+
+def test_folds_form_one_stack():
+    replicas = run_start(work(make(333))).round()
+    assert len({replica.group for replica in replicas}) == 1
+    assert len({replica.seed for replica in replicas}) == len(replicas)
+
+
+def test_one_that_diverges_is_told_and_the_others_go_on():
+    jobs = [Job(make(), "crossfit", **TINY, learning_rate=rate) for rate in (1e30, 0.01)]
+    bad, good = fit_many(jobs, device="cpu")
+    assert bad.outcome.diverged
+    assert "not finite" in bad.outcome.stop_reason
+    assert not good.outcome.diverged
+    assert "rounds" in good.outcome.stop_reason
+
+
+def test_runs_that_share_a_folder_keep_their_checkpoints_apart(tmp_path):
+    one, other = (Job(make(seed=s), "crossfit", **TINY) for s in (1, 2))
+    fit_many([one], device="cpu", checkpoint=tmp_path)
+    kept = set(tmp_path.rglob("*.safetensors"))
+    assert kept
+    fit_many([other], device="cpu", checkpoint=tmp_path, on_finish=lambda _: None)
+    assert set(tmp_path.rglob("*.safetensors")) == kept
+
+
+def test_a_row_whose_classes_are_all_unlikely_still_has_a_label():
+    log_eta = np.array([[0.0, -2000.0, -2001.0]])
+    q = balanced_posterior(log_eta, np.zeros(1, int), np.array([[0.0, 0.5, 0.5]]), THETA.mean(0))
+    assert q.sum() == pytest.approx(1)
 
 
 def test_early_stopping_is_refused():

@@ -16,7 +16,15 @@ from unbag.bags import Bags
 from unbag.estimator.predicting import Predicting
 from unbag.evaluation import Calibration
 from unbag.identity import hash_rows, sketch
-from unbag.methods import Fit, Job, choose_method, default_epochs, fit_many, get_method
+from unbag.methods import (
+    Fit,
+    Job,
+    choose_method,
+    default_epochs,
+    fit_many,
+    get_method,
+    soft_epochs,
+)
 from unbag.models import ModuleFactory
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.priors import ClassPriors
@@ -38,7 +46,8 @@ class Prepared:
     def shortened(self, share: float) -> "Prepared":
         """Train for a share of the epochs only, at least one."""
         n = self.job.bags.n_rows
-        whole = default_epochs(n) if self.job.epochs is None else self.job.epochs
+        usual = soft_epochs if get_method(self.job.method).is_procedure else default_epochs
+        whole = usual(n) if self.job.epochs is None else self.job.epochs
         return replace(self, job=replace(self.job, epochs=max(1, round(share * whole))))
 
 
@@ -57,7 +66,7 @@ class UnbagClassifier(Predicting):
         priors of its bags.
     method : str, default="auto"
         biased, prop, prop-cr, unbiased, u-correct, u-flood, u-stop, u-prr, bag-likelihood,
-        matched-likelihood, crossfit, or auto, which chooses one of the last three.
+        matched-likelihood, crossfit, or auto, which chooses by the bags (docs/methods.md).
     test_prior : array of shape (K,) or dict, default=None
         π, the class shares where the classifier will be used; None means those of the rows.
     alpha, ascent_scale : float, default=None
@@ -72,7 +81,8 @@ class UnbagClassifier(Predicting):
     depth, width, dropout : int, int, float
         Of the MLP.
     epochs, batch_size, learning_rate : int, int, float, default=None
-        None means a value from the number of rows.
+        None means a value from the number of rows. Of crossfit, epochs on soft labels; the start
+        is shortened when they are fewer than usual.
     weight_decay : float, default=1e-5
         In Adam's L2 form.
     early_stopping : bool, default=False
@@ -84,6 +94,7 @@ class UnbagClassifier(Predicting):
         Epochs without a smaller label-free error after which training ends.
     batching : {"stratified", "shuffled"}, default="stratified"
         Every bag in every batch in proportion, or all rows shuffled together as in the paper.
+        crossfit does the first in its start, the second with soft labels.
     standardize : bool, default=True
         Give every feature mean 0 and deviation 1. Images of bytes are scaled to [0, 1] instead.
     device : str, default="auto"
@@ -108,7 +119,8 @@ class UnbagClassifier(Predicting):
     history_ : dict of arrays
         One entry an epoch: ``epoch``, ``objective``, ``empirical_risk``, ``negative_share``,
         ``partial_risks``; with early stopping or rows held out ``label_free_error``; with a
-        labelled test set ``test_error``.
+        labelled test set ``test_error``. Of crossfit: that of the last network, on soft labels,
+        where risks are not a number.
     n_iter_ : int
         Epochs run.
     best_epoch_ : int or None
@@ -353,14 +365,21 @@ class UnbagClassifier(Predicting):
 
     def _method(self, bags: Bags) -> str:
         """Return the method, chosen for the bags where that is left open."""
+        if get_method(self.method).is_procedure and self._goes_on():
+            allowed = f"False with method={self.method!r}"
+            remedy = "its folds must not start from a network that has seen their rows."
+            raise invalid("warm_start", allowed, True, remedy)
         if not get_method(self.method).chosen:
             return self.method
         for name in ("alpha", "ascent_scale", "flood_level"):
             if getattr(self, name) is not None:
                 allowed = f"None with method={self.method!r}"
                 raise invalid(name, allowed, getattr(self, name), "name the method that has it.")
-        own_loss = self.loss != "cross-entropy"
-        return choose_method(bags, early_stopping=self.early_stopping, own_loss=own_loss).method
+        return choose_method(
+            bags,
+            one_training=self.early_stopping or self._goes_on(),
+            own_loss=self.loss != "cross-entropy",
+        ).method
 
     def _hyperparameters(self) -> dict[str, float]:
         """Return those of the chosen method that were given; the others do not matter."""
@@ -372,8 +391,11 @@ class UnbagClassifier(Predicting):
         options = {"depth": self.depth, "width": self.width, "dropout": self.dropout}
         return options if self.model == "mlp" else {}
 
+    def _goes_on(self) -> bool:
+        return bool(self.warm_start) and hasattr(self, "module_")
+
     def _initial_model(self, classes: NDArray[Any]) -> str | nn.Module | ModuleFactory:
-        if self.warm_start and hasattr(self, "module_"):
+        if self._goes_on():
             if not np.array_equal(self.classes_, classes):
                 allowed = f"of the classes of the last fit, {shorten(self.classes_)}"
                 remedy = "fit a new estimator, or set warm_start=False."

@@ -1,6 +1,7 @@
 """Methods: names to recipes, and the fitting of many models by name."""
 
 from unbag.methods.choosing import Choice, choose_method
+from unbag.methods.crossfit import soft_epochs
 from unbag.methods.fitting import fit_many
 from unbag.methods.jobs import (
     Fit,
@@ -23,4 +24,5 @@ __all__ = [
     "default_learning_rate",
     "fit_many",
     "get_method",
+    "soft_epochs",
 ]

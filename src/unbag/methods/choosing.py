@@ -23,12 +23,13 @@ class Choice:
     reason: str
 
 
-def choose_method(bags: Bags, *, early_stopping: bool = False, own_loss: bool = False) -> Choice:
+def choose_method(bags: Bags, *, one_training: bool = False, own_loss: bool = False) -> Choice:
     """Choose a method for bags; the first rule that holds decides.
 
     1. Another loss than cross-entropy is wanted: ``u-prr``, since likelihoods have no other.
     2. All bags have one class each: ``bag-likelihood``, which then is plain cross-entropy.
-    3. Training is to stop early: ``matched-likelihood``, a method of one training.
+    3. Training is to stop early, or to go on from the last fit: ``matched-likelihood``, a method
+       of one training.
     4. More than 200,000 rows: ``matched-likelihood``, since the 17 trainings of ``crossfit`` take
        long and its soft labels gain least where rows are many.
     5. Otherwise ``crossfit``.
@@ -36,7 +37,8 @@ def choose_method(bags: Bags, *, early_stopping: bool = False, own_loss: bool = 
     Parameters
     ----------
     bags : Bags
-    early_stopping : bool, default=False
+    one_training : bool, default=False
+        Whether methods of more than one training are ruled out.
     own_loss : bool, default=False
         Whether the loss is not cross-entropy.
 
@@ -56,8 +58,9 @@ def choose_method(bags: Bags, *, early_stopping: bool = False, own_loss: bool = 
     rows = bags.present()
     if (rows.priors.values.max(1) == 1).all():
         return Choice("bag-likelihood", "every bag has one class, so this is supervised learning")
-    if early_stopping:
-        return Choice("matched-likelihood", "training is to stop early")
+    if one_training:
+        reason = "training is to stop early, or to go on from the last fit"
+        return Choice("matched-likelihood", reason)
     if rows.n_rows > MOST_ROWS:
         reason = f"bags mix classes and have {rows.n_rows:,} rows, over {MOST_ROWS:,}"
         return Choice("matched-likelihood", reason)

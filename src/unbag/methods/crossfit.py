@@ -1,4 +1,4 @@
-r"""crossfit: every row gets a soft label from its bag and a model that was not trained on it.
+r"""crossfit: every row gets a soft label from its bag and networks of folds.
 
 1. A start on all rows, by ``matched-likelihood``.
 2. Rounds. A row's soft label is its posterior given the bag,
@@ -18,7 +18,7 @@ r"""crossfit: every row gets a soft label from its bag and a model that was not 
    its shares learns to make up there for what it knows by heart.
 4. One network is trained on the soft labels of all rows.
 
-It is EM on the bag likelihood with out-of-fold predictions, which cannot know a row's bag by
+It is EM on the bag likelihood with out-of-fold predictions, which hardly know a row's bag by
 heart. Balanced factors use what plain EM leaves aside: that a bag as a whole has known shares.
 """
 
@@ -30,21 +30,20 @@ from numpy.typing import NDArray
 
 from unbag.evaluation import Calibration
 from unbag.identity import identify
-from unbag.methods.jobs import Fit, Job, prepare
+from unbag.methods.jobs import Fit, Job, matching_batch_size, prepare
 from unbag.methods.registry import METHODS
 from unbag.models import build_model
 from unbag.priors import ClassPriors
 from unbag.training import Outcome, Replica
 from unbag.validation import check_choice, check_number, invalid
 
-__all__ = ["STARTS", "CrossFit", "balanced_posterior"]
+__all__ = ["STARTS", "CrossFit", "balanced_posterior", "soft_epochs"]
 
 _Floats = NDArray[np.float64]
 STARTS = ("matched-likelihood", "bag-likelihood", "u-prr")
 
 _STEPS = 600  # of the start, and the least of a training on soft labels
 _START_RATE, _SOFT_RATE = 2e-3, 1e-3
-_ROWS_OF_A_BAG = 200  # in a batch of the start: its shares are compared with the known ones
 _FEW_EPOCHS, _MANY_EPOCHS = 12, 150
 _LEAST_BATCH, _MOST_BATCH = 32, 512
 _VALIDATION, _MOST_VALIDATION, _VALIDATION_ROWS = 0.1, 0.3, 200
@@ -97,12 +96,12 @@ def balanced_posterior(
     counts = np.bincount(bag_index, weights=weight, minlength=m)[:, None]
     ratio = np.where(pooled > 0, theta / np.where(pooled > 0, pooled, 1), 0.0)
     trust = counts / (counts + _TRUST)
-    eta = np.exp(log_eta)
     gain = np.ones_like(theta)
 
     def posterior(factors: _Floats) -> _Floats:
-        joint = eta * factors[bag_index]
-        return np.asarray(joint / np.maximum(joint.sum(1, keepdims=True), _SMALLEST))
+        with np.errstate(divide="ignore"):  # −inf for a class that the bag lacks
+            joint = log_eta + np.log(factors)[bag_index]
+        return np.exp(_log_softmax(joint))
 
     def bag_means(q: _Floats) -> _Floats:
         q = q if weight is None else q * weight[:, None]
@@ -155,12 +154,16 @@ class CrossFit:
         if job.patience is not None:
             remedy = "its rounds end by themselves."
             raise invalid("early_stopping", "False with method='crossfit'", True, remedy)
+        if job.loss != "cross-entropy":
+            raise invalid("loss", "'cross-entropy' with method='crossfit'", repr(job.loss))
         given, options = job.hyperparameters, METHODS["crossfit"].options
         METHODS["crossfit"].check_hyperparameters(given)
         self.options = _Options(**{k: v for k, v in given.items() if k in options})
         self.job = job
         own = {k: v for k, v in given.items() if k not in options}
-        own = own if self.options.start == "matched-likelihood" else {}
+        if own and self.options.start != "matched-likelihood":
+            allowed = f"left out with a start by {self.options.start}"
+            raise invalid("matching", allowed, own["matching"])
         began = replace(job, method=self.options.start, hyperparameters=own)
         self._begun, (_, _, self._begun_prior) = prepare(began, precision)
         self._replica, self._priors = prepare(job, precision)
@@ -175,6 +178,7 @@ class CrossFit:
         self._mixup = wide if self.options.mixup is None else bool(self.options.mixup)
         self._log_eta = self._last_round = np.empty(0)
         self._calibration: Calibration | None = None
+        self.failed: Outcome | None = None
 
     def _split(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Fold of every row, and whether it is kept out; equal rows go together."""
@@ -193,9 +197,8 @@ class CrossFit:
         """Return the replica of the start."""
         begun = self._begun
         bags, n = begun.bags, begun.bags.n_rows
-        batch = max(_MOST_BATCH, min(_ROWS_OF_A_BAG * self._table.n_bags, n // 3))
-        batch = _even(n, batch)
-        epochs = max(1, round(self._haste() * _STEPS / (n // batch)))
+        batch = self.job.batch_size or matching_batch_size(n, self._table.n_bags)
+        epochs = max(1, round(self._haste() * _STEPS / max(1, n // batch)))
         return [
             replace(
                 begun,
@@ -214,27 +217,39 @@ class CrossFit:
         """Share of the usual training that the job asks for."""
         if self.job.epochs is None:
             return 1.0
-        return min(1.0, self.job.epochs / _soft_epochs(self._replica.bags.n_rows))
+        return min(1.0, self.job.epochs / soft_epochs(self._replica.bags.n_rows))
 
     def take_start(self, outcomes: list[Outcome]) -> None:
         """Use the log-probabilities of the start."""
         outcome = outcomes[0]
-        outcome.raise_if_diverged()
+        if self._give_up(outcomes):
+            return
         assert outcome.logits is not None
         from_prior, to_prior = (np.maximum(p, _SMALLEST) for p in (self._begun_prior, self._pooled))
         self._log_eta = _log_softmax(outcome.logits + np.log(to_prior) - np.log(from_prior))
+
+    def _give_up(self, outcomes: list[Outcome]) -> bool:
+        """Whether a training diverged; that ends the job, and is what it comes to."""
+        self.failed = next((outcome for outcome in outcomes if outcome.diverged), None)
+        self.ended = self.ended or self.failed is not None
+        return self.failed is not None
 
     # ------------------------------------------------------------------------------ the rounds
 
     def round(self) -> list[Replica]:
         """Return one replica a fold."""
         targets, bags = self._targets(), self._replica.bags
+        parts = [
+            np.flatnonzero((self._fold != fold) & ~self._kept_out)
+            for fold in range(self.options.folds)
+        ]
+        batch = _even(min(map(len, parts)), _soft_batch(bags.n_rows))  # of all, for one stack
         made = []
-        for fold in range(self.options.folds):
-            rows = np.flatnonzero((self._fold != fold) & ~self._kept_out)
-            seed = self.job.seed + 1 + fold + self.options.folds * self.rounds
+        for fold, rows in enumerate(parts):
+            seed = np.random.SeedSequence([self.job.seed, self.rounds, fold]).generate_state(1)[0]
             own = bags.take(np.flatnonzero(self._fold == fold))
-            made.append(replace(self._soft(rows, targets, seed), predicted=own, test=None))
+            replica = self._soft(rows, targets, int(seed), batch)
+            made.append(replace(replica, predicted=own, test=None))
         return made
 
     def _targets(self) -> NDArray[np.float32]:
@@ -248,7 +263,9 @@ class CrossFit:
             balanced=self.options.balanced,
         )
 
-    def _soft(self, rows: NDArray[np.int64], targets: NDArray[np.float32], seed: int) -> Replica:
+    def _soft(
+        self, rows: NDArray[np.int64], targets: NDArray[np.float32], seed: int, batch: int
+    ) -> Replica:
         """Return a replica that learns soft labels of some rows."""
         replica, job, n = self._replica, self.job, len(rows)
         weight = replica.sample_weight
@@ -264,8 +281,8 @@ class CrossFit:
             module=module.to(next(replica.module.parameters()).dtype),
             seed=seed,
             sample_weight=None if weight is None else weight[rows],
-            epochs=job.epochs or _soft_epochs(replica.bags.n_rows),
-            batch_size=job.batch_size or _even(n, _soft_batch(replica.bags.n_rows)),
+            epochs=job.epochs or soft_epochs(replica.bags.n_rows),
+            batch_size=job.batch_size or batch,
             learning_rate=job.learning_rate or _SOFT_RATE,
             batching="shuffled",
             annealed=True,
@@ -278,9 +295,10 @@ class CrossFit:
 
     def take_round(self, outcomes: list[Outcome]) -> None:
         """Join predictions of all folds with those before, or end the rounds."""
+        if self._give_up(outcomes):
+            return
         log_eta = np.empty_like(self._log_eta)
         for fold, outcome in enumerate(outcomes):
-            outcome.raise_if_diverged()
             assert outcome.logits is not None
             log_eta[self._fold == fold] = _log_softmax(outcome.logits)
         temperature = self._temperature(log_eta)
@@ -330,7 +348,8 @@ class CrossFit:
     def last(self) -> Replica:
         """Return the replica of the last training, on all rows."""
         rows = np.arange(self._replica.bags.n_rows)
-        made = self._soft(rows, self._targets(), self.job.seed)
+        batch = _even(len(rows), _soft_batch(len(rows)))
+        made = self._soft(rows, self._targets(), self.job.seed, batch)
         return replace(made, held_out=self._replica.held_out)
 
     def finish(self, outcome: Outcome) -> Fit:
@@ -348,7 +367,7 @@ def _soft_batch(n: int) -> int:
     return int(np.clip(n // 10, _LEAST_BATCH, _MOST_BATCH))
 
 
-def _soft_epochs(n: int) -> int:
+def soft_epochs(n: int) -> int:
     """Epochs on soft labels of n rows: 600 steps, but 12 to 150 epochs."""
     return int(np.clip(_STEPS // max(1, n // _soft_batch(n)), _FEW_EPOCHS, _MANY_EPOCHS))
 

@@ -4,7 +4,6 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,12 +13,11 @@ from unbag.methods.choosing import choose_method
 from unbag.methods.crossfit import CrossFit
 from unbag.methods.jobs import Fit, Job, prepare
 from unbag.methods.registry import get_method
-from unbag.training import PRECISIONS, Outcome, Replica, train
+from unbag.training import PRECISIONS, Outcome, Replica, resolve_device, train
+from unbag.training.checkpoint import Checkpoint, fingerprint
 from unbag.validation import check_choice, invalid
 
 __all__ = ["fit_many"]
-
-_PROCEDURES = "procedures"  # their folder among checkpoints
 
 
 def fit_many(
@@ -92,15 +90,21 @@ def fit_many(
         """Outcomes by position among the plain jobs to fits by position among all."""
         return {plain[i]: Fit(outcome, *prepared[plain[i]][1]) for i, outcome in outcomes.items()}
 
-    outcomes = train(
-        [replica for replica, _ in prepared.values()],
-        checkpoint=checkpoint,
-        on_finish=None if on_finish is None else lambda ended: on_finish(add_priors(ended)),
-        **options,
-    )
-    fits = add_priors(dict(enumerate(outcomes)))
+    fits: dict[int, Fit] = {}
+    if plain:
+        outcomes = train(
+            [replica for replica, _ in prepared.values()],
+            checkpoint=checkpoint,
+            on_finish=None if on_finish is None else lambda ended: on_finish(add_priors(ended)),
+            **options,
+        )
+        fits = add_priors(dict(enumerate(outcomes)))
     if procedures:
-        folder = None if checkpoint is None else Path(checkpoint) / _PROCEDURES
+        folder = None
+        if checkpoint is not None:
+            starts = [replica for p in procedures.values() for replica in p.start()]
+            name = fingerprint(starts, precision, resolve_device(device))[:24]
+            folder = Checkpoint(checkpoint, name).path.with_suffix("")
         fits |= _run(procedures, {**options, "checkpoint": folder})
         if on_finish is not None:
             on_finish({i: fits[i] for i in procedures})
@@ -118,7 +122,7 @@ def _resolve(job: Any) -> Job:
         return job
     get_method(job.method).check_hyperparameters(job.hyperparameters)
     own_loss = job.loss != "cross-entropy"
-    choice = choose_method(job.bags, early_stopping=job.patience is not None, own_loss=own_loss)
+    choice = choose_method(job.bags, one_training=job.patience is not None, own_loss=own_loss)
     return replace(job, method=choice.method)
 
 
@@ -128,6 +132,8 @@ def _run(procedures: dict[int, CrossFit], options: dict[str, Any]) -> dict[int, 
     def stage(label: str, wanted: dict[int, list[Replica]]) -> dict[int, list[Outcome]]:
         """Train what several jobs want, and hand each its outcomes."""
         replicas = [replica for own in wanted.values() for replica in own]
+        if not replicas:
+            return {}
         outcomes = iter(train(replicas, label=label, **options))
         return {i: [next(outcomes) for _ in own] for i, own in wanted.items()}
 
@@ -139,5 +145,7 @@ def _run(procedures: dict[int, CrossFit], options: dict[str, Any]) -> dict[int, 
         for i, ended in stage(label, {i: p.round() for i, p in running.items()}).items():
             procedures[i].take_round(ended)
         number += 1
-    last = stage("last", {i: [p.last()] for i, p in procedures.items()})
-    return {i: procedures[i].finish(ended[0]) for i, ended in last.items()}
+    # One that diverged is told by its outcome, as in a method of one training.
+    fits = {i: p.finish(p.failed) for i, p in procedures.items() if p.failed is not None}
+    last = stage("last", {i: [p.last()] for i, p in procedures.items() if i not in fits})
+    return fits | {i: procedures[i].finish(ended[0]) for i, ended in last.items()}

@@ -11,7 +11,7 @@ from unbag.bags import Bags
 from unbag.evaluation import Calibration
 from unbag.methods.registry import get_method
 from unbag.models import ModuleFactory, build_model
-from unbag.objectives import BagLikelihood, Biased
+from unbag.objectives import BagLikelihood, Biased, MatchedLikelihood
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.priors import check_test_prior, risk_weights
 from unbag.training import Outcome, Replica, TestSet
@@ -23,6 +23,7 @@ __all__ = [
     "default_batch_size",
     "default_epochs",
     "default_learning_rate",
+    "matching_batch_size",
     "prepare",
 ]
 
@@ -40,6 +41,21 @@ def default_batch_size(n_rows: int) -> int:
     """
     target = float(np.clip(n_rows / 10, 512, 2048))
     return n_rows // max(1, round(n_rows / target))
+
+
+def matching_batch_size(n_rows: int, n_bags: int) -> int:
+    """Batch size where the shares of bags are compared with the known ones.
+
+    200 rows of a bag where there are so many, but at most a third of the rows, and 512 to 16,384;
+    four of a bag at least.
+
+    Examples
+    --------
+    >>> [matching_batch_size(n, m) for n, m in ((50, 3), (7_480, 10), (60_000, 10), (10**6, 8_000))]
+    [50, 1870, 2000, 32258]
+    """
+    target = min(max(512, min(200 * n_bags, n_rows // 3)), max(16_384, 4 * n_bags))
+    return max(1, n_rows // max(1, round(n_rows / target)))
 
 
 def default_epochs(n_rows: int) -> int:
@@ -176,6 +192,9 @@ def prepare(job: Job, precision: str) -> tuple[Replica, Priors]:
     full_rank = priors.rank == priors.n_classes
     with np.errstate(divide="ignore"):  # a class that π excludes gets −inf: it is never predicted
         shift = np.log(pi) - np.log(np.where(output > 0, output, 1))
+    batch_size = default_batch_size(n)
+    if isinstance(objective, MatchedLikelihood):
+        batch_size = max(batch_size, matching_batch_size(n, priors.n_bags))
     module = build_model(job.model, bags.row_shape, priors.n_classes, job.seed, **job.model_options)
     replica = Replica(
         bags=bags,
@@ -184,7 +203,7 @@ def prepare(job: Job, precision: str) -> tuple[Replica, Priors]:
         module=module.double() if precision == "float64" else module,
         seed=job.seed,
         epochs=default_epochs(n) if job.epochs is None else job.epochs,
-        batch_size=default_batch_size(n) if job.batch_size is None else job.batch_size,
+        batch_size=batch_size if job.batch_size is None else job.batch_size,
         learning_rate=(
             default_learning_rate(n) if job.learning_rate is None else job.learning_rate
         ),

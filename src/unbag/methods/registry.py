@@ -93,7 +93,7 @@ METHODS: dict[str, Method] = {
 } | {
     "crossfit": Method(
         "crossfit",
-        "soft labels from bags, by models that were not trained on the row",
+        "soft labels from bags, by networks of folds",
         objectives.MatchedLikelihood,
         options=("folds", "rounds", "start", "mixup", "balanced"),
     ),

@@ -72,8 +72,8 @@ class BagLikelihood(Objective):
                 got = f"numbers from {shares.min():g} that sum to {shares.sum():g}"
                 raise invalid("bag_shares", "shares that sum to 1", got)
         pooled = shares @ self.priors.values
-        # A class that no bag has gets the ratio 1: nothing is known of it but p = 0.
-        ratios = np.where(pooled > 0, self.priors.values / np.where(pooled > 0, pooled, 1), 1.0)
+        # A class that no bag has is taken for impossible.
+        ratios = np.where(pooled > 0, self.priors.values / np.where(pooled > 0, pooled, 1), 0.0)
         self._register("log_ratios", np.log(np.maximum(ratios, _SMALLEST)))
         self._register("bag_shares", shares)
 
@@ -189,5 +189,6 @@ class MatchedLikelihood(BagLikelihood):
         """c, without gradient. Shape (...)."""
         eta = torch.softmax(statistics.logits.detach(), -1)
         pooled = (self.bag_shares[..., None] * self.theta).sum(-2).to(eta)  # (..., K)
-        mean_squares = (eta**2).mean(-2) / pooled.clamp_min(_SMALLEST)
-        return ((mean_squares.sum(-1) - 1) / max(eta.shape[-1] - 1, 1)).clamp(0, 1)
+        there = pooled > 0
+        mean_squares = torch.where(there, (eta**2).mean(-2) / torch.where(there, pooled, 1.0), 0.0)
+        return ((mean_squares.sum(-1) - 1) / (there.sum(-1) - 1).clamp_min(1)).clamp(0, 1)

@@ -165,9 +165,10 @@ def _temperature(part: Part) -> str:
     meaning = "the network was too sure of itself" if value > 1 else "the network was too careful"
     if abs(value - 1) < 0.02:
         meaning = "the network was as sure as it should be"
+    biases = ", and a bias for every class" if any(part["biases"]) else ""
     return (
         f"Probabilities were calibrated without labels: temperature <b>{number(value)}</b> "
-        f"({meaning}), and a bias for every class."
+        f"({meaning}){biases}."
     )
 
 

@@ -17,7 +17,7 @@ from unbag.exceptions import InvalidInputError, TrainingDivergedError
 from unbag.identity import hash_rows
 from unbag.methods import METHODS, fit_many
 from unbag.selection.scorers import accuracy_scorer, likelihood_scorer
-from unbag.validation import check_choice, check_number, import_optional, invalid
+from unbag.validation import check_choice, check_number, import_optional, invalid, shorten
 
 __all__ = ["DEFAULT_SEARCH", "TuningResult", "tune"]
 
@@ -287,6 +287,12 @@ def _check_search(search: Mapping[str, Any], estimator: UnbagClassifier) -> dict
             raise invalid("search", allowed, repr(values))
     if not search:
         raise invalid("search", "at least one parameter", "none")
+    methods = search.get("method", [estimator.method])
+    own = {name for method in methods for name in METHODS[method].hyperparameters}
+    for name in sorted((_OWN & set(search)) - own):
+        if search is not DEFAULT_SEARCH:
+            allowed = f"parameters that {shorten(methods)} has"
+            raise invalid("search", allowed, repr(name), "search for the method too.")
     return dict(search)
 
 

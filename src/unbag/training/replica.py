@@ -152,6 +152,8 @@ class Replica:
             shape = (self.bags.n_rows, self.bags.priors.n_classes)
             if np.shape(self.targets) != shape:
                 raise invalid("targets", f"of shape {shape}", f"shape {np.shape(self.targets)}")
+        if self.mixup and self.targets is None:
+            raise invalid("mixup", "False without targets", True)
         if self.mixup and self.batching != "shuffled":
             raise invalid("batching", "'shuffled' with mixup", repr(self.batching))
         if not any(p.requires_grad for p in self.module.parameters()):
@@ -159,8 +161,9 @@ class Replica:
         if self.test is not None:
             self._check_rows("test.X", self.test.X)
             self._check_labels(self.test)
-        if self.held_out is not None:
-            self._check_rows("held_out.X", self.held_out.source)
+        for name, part in (("held_out", self.held_out), ("predicted", self.predicted)):
+            if part is not None:
+                self._check_rows(f"{name}.X", part.source)
         if self.patience is not None:
             check_number("patience", self.patience, low=1, integer=True)
             if self.held_out is None:

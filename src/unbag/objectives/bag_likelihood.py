@@ -9,7 +9,6 @@ from torch import Tensor
 from unbag.objectives.base import Objective
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.statistics import BagStatistics, bag_sum
-from unbag.validation import as_float_array, invalid
 
 __all__ = ["BagLikelihood", "MatchedLikelihood"]
 
@@ -62,15 +61,8 @@ class BagLikelihood(Objective):
         loss: str | LossOfEveryClass = "cross-entropy",
     ) -> None:
         super().__init__(priors, loss=loss)
-        if bag_shares is None:
-            shares = np.full(self.n_bags, 1 / self.n_bags)
-        else:
-            shares = as_float_array("bag_shares", bag_shares, ndim=1)
-            if len(shares) != self.n_bags:
-                raise invalid("bag_shares", f"of length {self.n_bags}", f"length {len(shares)}")
-            if not (shares >= 0).all() or abs(shares.sum() - 1) > 1e-6:
-                got = f"numbers from {shares.min():g} that sum to {shares.sum():g}"
-                raise invalid("bag_shares", "shares that sum to 1", got)
+        equal = np.full(self.n_bags, 1 / self.n_bags)
+        shares = equal if bag_shares is None else self._check_bag_shares(bag_shares)
         pooled = shares @ self.priors.values
         # A class that no bag has is taken for impossible.
         ratios = np.where(pooled > 0, self.priors.values / np.where(pooled > 0, pooled, 1), 0.0)

@@ -5,12 +5,13 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unbag.objectives.losses import LossOfEveryClass, get_loss
 from unbag.priors import ClassPriors, check_test_prior, risk_weights
 from unbag.statistics import BagStatistics
-from unbag.validation import check_number, invalid
+from unbag.validation import as_float_array, check_number, invalid
 
 __all__ = ["Objective", "RiskObjective"]
 
@@ -49,6 +50,15 @@ class Objective(nn.Module):
     def _register_hyperparameter(self, name: str, value: Any, **bounds: Any) -> None:
         check_number(name, value, **bounds)
         self._register(name, value)
+
+    def _check_bag_shares(self, given: Any) -> NDArray[np.float64]:
+        shares = as_float_array("bag_shares", given, ndim=1)
+        if len(shares) != self.n_bags:
+            raise invalid("bag_shares", f"of length {self.n_bags}", f"length {len(shares)}")
+        if not (shares >= 0).all() or abs(shares.sum() - 1) > 1e-6:
+            got = f"numbers from {shares.min():g} that sum to {shares.sum():g}"
+            raise invalid("bag_shares", "shares that sum to 1", got)
+        return shares
 
     @property
     def n_bags(self) -> int:

@@ -8,7 +8,6 @@ from torch import Tensor
 from unbag.objectives.base import Objective
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.statistics import BagStatistics
-from unbag.validation import as_float_array, invalid
 
 __all__ = ["Biased"]
 
@@ -52,10 +51,7 @@ class Biased(Objective):
         if bag_shares is None:
             self.register_buffer("bag_shares", None)
         else:
-            shares = as_float_array("bag_shares", bag_shares, ndim=1)
-            if len(shares) != self.n_bags:
-                raise invalid("bag_shares", f"of length {self.n_bags}", f"length {len(shares)}")
-            self._register("bag_shares", shares)
+            self._register("bag_shares", self._check_bag_shares(bag_shares))
 
     def reduce(self, statistics: BagStatistics) -> Tensor:
         """Value on a batch's statistics."""

@@ -288,9 +288,7 @@ class CrossFit:
             annealed=True,
             mixup=self._mixup,
             held_out=None,
-            patience=None,
             risk_weights=None,
-            stop_when_negative=False,
         )
 
     def take_round(self, outcomes: list[Outcome]) -> None:

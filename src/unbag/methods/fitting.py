@@ -50,8 +50,8 @@ def fit_many(
     checkpoint_seconds : float, default=30
         Time between two checkpoints.
     on_finish : callable, optional
-        Called as each stack ends, with its fits by position in ``jobs``. It is then its business
-        to keep them: the checkpoint of that stack is deleted.
+        Called as each stack ends, with its fits by position in ``jobs``, and once for all jobs of
+        crossfit. It is then its business to keep them: their checkpoints are deleted.
 
     Returns
     -------

@@ -19,7 +19,7 @@ from unbag.objectives import (
     get,
     get_loss,
 )
-from unbag.training.batches import ShuffledBatches, StratifiedBatches
+from unbag.training.batches import ShuffledBatches, StratifiedBatches, WholeBagBatches
 
 THETA = [[0.8, 0.2], [0.3, 0.7]]
 TOLERANCE = 1e-9
@@ -430,6 +430,17 @@ def test_stratified_batches_are_unbiased_and_shuffled_ones_are_not(sizes, batch_
 
     assert off(StratifiedBatches) < 4
     assert off(ShuffledBatches) > 20
+
+
+def test_batches_of_whole_bags_are_unbiased():
+    problem = DiscreteProblem()
+    theta = naive.priors_of_shape(40, 3, seed=0)
+    objective = get("unbiased", theta, test_prior=problem.test_prior)
+    x, bag_index = problem.draw(objective.theta, [10] * 40, seed=0)
+    logits = problem.logits[x]
+    of_all_rows = float(objective(logits, bag_index))
+    means = epoch_means(objective, logits, bag_index, WholeBagBatches, 50, n_epochs=5)
+    np.testing.assert_allclose(means, of_all_rows, rtol=1e-9)
 
 
 # ------------------------------------------------------------------------------ use as a module

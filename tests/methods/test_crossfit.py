@@ -153,6 +153,55 @@ def test_rounds_end_when_bags_of_rows_kept_out_become_less_likely():
     assert "less likely" in crossfit.finish(last).outcome.stop_reason
 
 
+FAINT = np.full((3, 3), 0.3) + 0.1 * np.eye(3)
+
+
+def test_where_priors_say_little_rounds_take_whole_steps_with_sharper_labels():
+    bags = unbag.make_bags(*gaussians(600), FAINT, random_state=0)
+    crossfit = run_start(work(bags, epochs=3))
+    clear = run_start(work(bags.with_priors(THETA), epochs=3))
+    assert (crossfit._most, clear._most) == (10, 3)
+    for work_, factor, theta in ((crossfit, 2, FAINT), (clear, 1, THETA)):
+        pooled = theta[bags.bag_index].mean(0)
+        q = balanced_posterior(factor * work_._log_eta, bags.bag_index, theta, pooled)
+        np.testing.assert_allclose(work_._targets(), q, atol=1e-5)
+    before = crossfit._log_eta.copy()
+    outcomes = train(crossfit.round(), device="cpu")
+    crossfit.take_round(outcomes)
+    temperature = crossfit._calibration.temperature
+    for fold, outcome in enumerate(outcomes):
+        scaled = outcome.logits / temperature
+        expected = scaled - np.log(np.exp(scaled).sum(1, keepdims=True))
+        own = crossfit._fold == fold
+        np.testing.assert_allclose(crossfit._log_eta[own], expected, atol=1e-9)
+    assert not np.allclose(before, crossfit._log_eta, atol=1e-2)
+
+
+def test_where_priors_say_little_a_round_is_compared_with_the_best():
+    bags = unbag.make_bags(*gaussians(20_000), FAINT, random_state=0)
+    crossfit = run_start(work(bags))
+    right = np.log(np.full((bags.n_rows, 3), 0.1) + 0.7 * np.eye(3)[bags.labels])
+    blind = np.full_like(right, -np.log(3))
+    crossfit._compare_with(right)
+    crossfit.rounds = 1
+    crossfit._compare_with(blind)
+    wrong = np.roll(right, 1, axis=1)
+    assert crossfit._worse(wrong)
+    assert not crossfit._worse(right)
+    np.testing.assert_allclose(crossfit._least_losses, crossfit._losses(right[crossfit._kept_out]))
+
+
+def test_small_bags_stay_whole_in_the_batches_of_the_start():
+    X, y = gaussians(960)
+    bag = np.arange(960) // 12
+    theta = np.zeros((80, K))
+    np.add.at(theta, (bag, y), 1 / 12)
+    (start,) = work(unbag.Bags(X, bag, theta)).start()
+    assert start.batching == "whole-bags"
+    assert start.batch_size % 12 == 0
+    assert work().start()[0].batching == "stratified"
+
+
 @pytest.mark.parametrize(("d", "expected"), [(4, False), (9, True)])
 def test_mixup_where_rows_have_many_numbers(d, expected):
     crossfit = run_start(work(make(d=d)))

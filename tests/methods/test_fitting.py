@@ -12,6 +12,7 @@ from unbag.methods import (
     default_learning_rate,
     fit_many,
 )
+from unbag.methods.jobs import choose_batching, prepare, whole_bag_batch_size
 from unbag.models import MLP
 from unbag.training import TestSet
 
@@ -122,9 +123,9 @@ def full_batch(bags, method, weight=None, batching="stratified"):
     return fit.outcome.module.state_dict()
 
 
-# prop-cr perturbs rows at random; the others form pairs of rows, which a repeated row does with
-# itself.
-NO_REPEATED = ("prop-cr", "matched-likelihood", "crossfit", "auto")
+# prop-cr and consistency change rows at random; the others form pairs of rows, which a repeated
+# row does with itself.
+NO_REPEATED = ("prop-cr", "consistency", "matched-likelihood", "crossfit", "auto")
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in NO_REPEATED])
@@ -244,3 +245,74 @@ def test_defaults_are_in_their_ranges(n):
     assert n % batch < n / 20  # equal batches leave out few rows
     assert 20 <= default_epochs(n) <= 100
     assert 1e-3 <= default_learning_rate(n) <= 2.1e-3
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [([20] * 40, "whole-bags"), ([20] * 20, "stratified"), ([700] * 40, "stratified")],
+)
+def test_small_bags_are_kept_whole(sizes, expected):
+    assert choose_batching(np.array(sizes)) == expected
+
+
+def test_batches_of_whole_bags():
+    assert whole_bag_batch_size(np.array([300, 300, 300])) == 600
+    assert whole_bag_batch_size(np.array([100] * 3)) == 300
+    assert whole_bag_batch_size(np.array([1, 2, 400] * 10)) == 800
+    bags = make()
+    theta = np.repeat(THETA, 15, 0)
+    small = unbag.Bags(bags.X, np.repeat(np.arange(45), 2), theta)
+    assert prepare(Job(small, "prop"), "float32")[0].batching == "whole-bags"
+    assert prepare(Job(small, "prop", batching="shuffled"), "float32")[0].batching == "shuffled"
+    assert prepare(Job(bags, "prop"), "float32")[0].batching == "stratified"
+
+
+def test_whole_bags_make_the_proportion_loss_learn_from_small_ones():
+    X, y = rows(1600, seed=1)
+    y = np.random.default_rng(0).permutation(y)
+    X = np.random.default_rng(1).normal(size=X.shape) + 2.5 * np.eye(K, D)[y]
+    bag = np.arange(1600) // 8
+    theta = np.zeros((200, K))
+    np.add.at(theta, (bag, y), 1 / 8)
+    bags = unbag.Bags(X, bag, theta)
+    test = TestSet(X, y)
+    settings = {"epochs": 15, "batch_size": 80, "learning_rate": 5e-3, "test": test}
+    errors = [
+        fit_one(bags, "prop", **settings, batching=batching).outcome.history["test_error"][-1]
+        for batching in ("auto", "shuffled")
+    ]
+    assert errors[0] < 0.12
+    assert errors[1] > errors[0] + 0.02
+
+
+def test_consistency_keeps_rows_out_and_calibrates():
+    X, y = rows(600)
+    bags = unbag.make_bags(X, y, THETA, random_state=0)
+    job = Job(bags, "consistency", epochs=4, seed=3, sample_weight=np.linspace(1, 2, bags.n_rows))
+    replica, (pooled, *_) = prepare(job, "float32")
+    assert replica.bags.n_rows + replica.predicted.n_rows == bags.n_rows
+    assert 0.2 * bags.n_rows < replica.predicted.n_rows < 0.35 * bags.n_rows
+    kept = {row.tobytes() for row in np.asarray(replica.predicted.X)}
+    assert not any(row.tobytes() in kept for row in np.asarray(replica.bags.X))
+    assert len(replica.sample_weight) == replica.bags.n_rows
+    np.testing.assert_allclose(pooled, np.average(THETA[bags.bag_index], 0, job.sample_weight))
+    fit = fit_many([job], device="cpu")[0]
+    assert 0.4 <= fit.calibration.temperature <= 8
+
+
+def test_consistency_mirrors_images_of_three_colours_only():
+    rng = np.random.default_rng(0)
+    for shape, flip in (((3, 8, 8), True), ((1, 8, 8), False), ((8, 8), False)):
+        X = rng.random((90, *shape), dtype=np.float32)
+        bags = unbag.make_bags(X, np.arange(90) % K, THETA, random_state=0)
+        assert prepare(Job(bags, "consistency"), "float32")[0].pseudo_labels.flip == flip
+        own = prepare(Job(bags, "consistency", hyperparameters={"flip": not flip}), "float32")[0]
+        assert own.pseudo_labels.flip != flip
+
+
+def test_consistency_learns():
+    X, y = rows(900, seed=2)
+    bags = unbag.make_bags(X, y, THETA, random_state=0)
+    settings = {"epochs": 30, "batch_size": 128, "model_options": {"width": 32, "depth": 3}}
+    fit = fit_one(bags, "consistency", **settings, test=TestSet(X, y))
+    assert fit.outcome.history["test_error"][-1] < 0.16  # 0.11 with labels

@@ -5,12 +5,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unbag.training import batches as module
-from unbag.training.batches import ShuffledBatches, StratifiedBatches, expected_counts
+from unbag.training.batches import (
+    BATCHINGS,
+    ShuffledBatches,
+    StratifiedBatches,
+    WholeBagBatches,
+    expected_counts,
+)
 from unbag.training.randomness import seed_keys
 
 CPU = torch.device("cpu")
 quick = settings(deadline=None, max_examples=60)
-both = pytest.mark.parametrize("kind", [ShuffledBatches, StratifiedBatches])
+every = pytest.mark.parametrize("kind", BATCHINGS.values())
 sizes_of_bags = st.lists(st.integers(0, 60), min_size=1, max_size=12).filter(sum)
 
 
@@ -34,7 +40,7 @@ def plan(batches, epoch=0):
     return torch.cat(list(batches.epoch(epoch)), dim=1)
 
 
-@both
+@every
 @given(sizes=sizes_of_bags, batch_size=st.integers(1, 40), epoch=st.integers(0, 3))
 @quick
 def test_an_epoch_has_the_promised_shape(kind, sizes, batch_size, epoch):
@@ -62,7 +68,7 @@ def test_shuffled_leaves_out_other_rows_in_other_epochs():
     assert len(set.union(*left_out)) > 5
 
 
-@both
+@every
 def test_epochs_differ_and_can_be_drawn_again(kind):
     made = make(kind, [30, 20], batch_size=10)
     first = plan(made, 0)
@@ -70,13 +76,13 @@ def test_epochs_differ_and_can_be_drawn_again(kind):
     assert torch.equal(first, plan(made, 0))
 
 
-@both
+@every
 def test_seeds_differ(kind):
     one, other = plan(make(kind, [30, 20], [30, 20], batch_size=10, seeds=[1, 2]))
     assert not torch.equal(one, other)
 
 
-@both
+@every
 def test_padding_is_never_used_and_alone_equals_stacked(kind):
     """Other rows, other bags, other sizes beside a replica do not change its batches."""
     sizes = ([40, 2, 8], [13, 11, 9, 7, 5, 4, 2, 1], [51, 1])
@@ -194,7 +200,52 @@ def test_a_plan_in_pieces_is_the_plan_in_one(monkeypatch, plan_size):
     assert torch.equal(torch.cat(pieces, dim=1), whole)
 
 
-@both
+@every
 def test_one_batch_of_all_rows(kind):
     made = make(kind, [1, 1, 5], batch_size=7)
     assert sorted(plan(made)[0, 0].tolist()) == list(range(7))
+
+
+# ---------------------------------------------------------------------------------- whole bags
+
+
+def bags_of_batches(made, epoch=0):
+    """Rows of every bag in every batch of the first replica: shape (steps, M)."""
+    bags = made.bag_index[0][plan(made, epoch)[0]]
+    return torch.stack([torch.bincount(b, minlength=made.n_bags) for b in bags])
+
+
+def test_bags_of_one_size_are_never_cut():
+    made = make(WholeBagBatches, [8] * 50, batch_size=40)
+    counts = bags_of_batches(made)
+    assert counts.shape == (10, 50)
+    assert set(counts.unique().tolist()) == {0, 8}
+    assert (counts.sum(0) == 8).all()
+    np.testing.assert_allclose(made.inclusion, np.full((1, 50), 0.1))
+
+
+def test_a_bag_is_cut_at_the_edge_of_a_batch_only():
+    sizes = [3, 10, 1, 7, 0, 5, 9, 2, 8, 6]
+    made = make(WholeBagBatches, sizes, batch_size=12)
+    for epoch in range(20):
+        counts = bags_of_batches(made, epoch)
+        cut = (counts > 0) & (counts < torch.tensor(sizes))
+        assert (cut.sum(1) <= 2).all()
+        assert (counts.sum(0) <= torch.tensor(sizes)).all()
+        assert counts.sum() == 48
+
+
+def test_the_chance_of_a_bag_to_be_in_a_batch():
+    sizes = [0, *range(1, 30)]
+    made = make(WholeBagBatches, sizes, batch_size=48)
+    n_epochs = 2000
+    found = sum((bags_of_batches(made, e) > 0).double().mean(0) for e in range(n_epochs)) / n_epochs
+    expected = np.where(np.array(sizes) > 0, made.inclusion[0], 0.0)
+    np.testing.assert_allclose(found, expected, atol=0.01)
+    assert found[-1] > 1.4 * found[1]
+
+
+def test_one_batch_of_all_bags_has_them_all():
+    made = make(WholeBagBatches, [4, 5, 6], batch_size=15)
+    assert made.inclusion is None
+    assert bags_of_batches(made).tolist() == [[4, 5, 6]]

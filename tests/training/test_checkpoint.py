@@ -19,7 +19,7 @@ import unbag
 from unbag import objectives
 from unbag.exceptions import InvalidInputError
 from unbag.models import MLP, ResNet20
-from unbag.training import Replica, TestSet, train
+from unbag.training import PseudoLabels, Replica, TestSet, train
 from unbag.training.checkpoint import Checkpoint, fingerprint
 
 CPU = torch.device("cpu")
@@ -108,6 +108,21 @@ def test_a_resumed_run_equals_an_undisturbed_one(tmp_path, method, n_saves, batc
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.autograd, "grad", None)
         assert_identical(train(make(), device="cpu", checkpoint=tmp_path), undisturbed)
+
+
+@pytest.mark.parametrize("n_saves", [1, 7])
+def test_a_run_with_a_teacher_resumes(tmp_path, n_saves):
+    def make():
+        made = make_replicas("matched-likelihood", risk_weights=None)
+        labels = PseudoLabels(purity=0.6)
+        rows = [(r.bags.take(np.arange(60)), r.bags.take(np.arange(60, 90))) for r in made]
+        return [
+            Replica(**{**vars(r), "bags": bags, "predicted": out, "pseudo_labels": labels})
+            for r, (bags, out) in zip(made, rows, strict=True)
+        ]
+
+    undisturbed = train(make(), device="cpu")
+    assert_identical(cut_and_resume(make, tmp_path, n_saves), undisturbed)
 
 
 def test_a_run_with_ended_replicas_resumes(tmp_path):

@@ -92,9 +92,10 @@ class UnbagClassifier(Predicting):
         Share of every bag that is held out for early stopping.
     n_iter_no_change : int, default=20
         Epochs without a smaller label-free error after which training ends.
-    batching : {"stratified", "shuffled"}, default="stratified"
-        Every bag in every batch in proportion, or all rows shuffled together as in the paper.
-        crossfit does the first in its start, the second with soft labels.
+    batching : {"auto", "stratified", "shuffled", "whole-bags"}, default="auto"
+        Every bag in every batch in proportion; all rows shuffled together, as in the paper; or
+        every bag in one batch. "auto" is the last for 30 bags or more with 600 rows or fewer in
+        the mean, else the first. crossfit shuffles rows with soft labels.
     standardize : bool, default=True
         Give every feature mean 0 and deviation 1. Images of bytes are scaled to [0, 1] instead.
     device : str, default="auto"
@@ -170,7 +171,7 @@ class UnbagClassifier(Predicting):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 20,
-        batching: str = "stratified",
+        batching: str = "auto",
         standardize: bool = True,
         device: str = "auto",
         precision: str = "float32",

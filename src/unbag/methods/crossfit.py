@@ -26,15 +26,18 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from unbag.evaluation import Calibration
 from unbag.identity import identify
-from unbag.methods.jobs import Fit, Job, matching_batch_size, prepare
+from unbag.methods.consistency import row_ratios
+from unbag.methods.jobs import Fit, Job, noise_of_shares, prepare
 from unbag.methods.registry import METHODS
 from unbag.models import build_model
 from unbag.priors import ClassPriors
 from unbag.training import Outcome, Replica
+from unbag.training.temperature import likeliest_temperature
 from unbag.validation import check_choice, check_number, invalid
 
 __all__ = ["STARTS", "CrossFit", "balanced_posterior", "soft_epochs"]
@@ -43,6 +46,12 @@ _Floats = NDArray[np.float64]
 STARTS = ("matched-likelihood", "bag-likelihood", "u-prr")
 
 _STEPS = 600  # of the start, and the least of a training on soft labels
+_START_ROWS, _FEW_STEPS, _LEAST_EPOCHS = 4_000_000, 200, 10  # of the start where batches are large
+_SMALL_BAG_STEPS = 2000
+_ROUNDS, _STEP = 3, 0.5  # half a step from the log-probabilities before to the new ones
+# Where the shares of bags differ by less than those of ten rows do, rounds take whole steps, their
+# labels are sharper, and there are more of them.
+_FAINT, _MANY_ROUNDS, _SHARPENING, _FAINT_ERRORS = 10.0, 10, 2.0, 2.0
 _START_RATE, _SOFT_RATE = 2e-3, 1e-3
 _FEW_EPOCHS, _MANY_EPOCHS = 12, 150
 _LEAST_BATCH, _MOST_BATCH = 32, 512
@@ -50,8 +59,6 @@ _VALIDATION, _MOST_VALIDATION, _VALIDATION_ROWS = 0.1, 0.3, 200
 _LEAST_RECORDS = 4  # for every fold; below, there are no rounds
 _FITTING_STEPS = 50
 _TRUST = 30  # rows at which the shares of a bag count half
-_TEMPERATURES = np.geomspace(0.4, 8, 40)
-_LOG_TEMPERATURE = 0.7  # deviation that is expected before a row is seen
 # Between two rows of few numbers there may lie the region of another class.
 _MANY_NUMBERS = 8
 _SMALLEST = 1e-30
@@ -122,14 +129,15 @@ class _Options:
     """Hyperparameters of the procedure."""
 
     folds: int = 5
-    rounds: int = 3
+    rounds: int | None = None
     start: str = "matched-likelihood"
     mixup: bool | None = None
     balanced: bool = True
 
     def __post_init__(self) -> None:
         check_number("folds", self.folds, low=2, integer=True)
-        check_number("rounds", self.rounds, low=0, integer=True)
+        if self.rounds is not None:
+            check_number("rounds", self.rounds, low=0, integer=True)
         check_choice("start", self.start, STARTS)
         for name in ("mixup", "balanced"):
             value = getattr(self, name)
@@ -171,12 +179,15 @@ class CrossFit:
         self._table: ClassPriors = bags.priors
         self._pooled = self._priors[0]
         self._fold, self._kept_out = self._split()
+        self._faint = noise_of_shares(self._table.values) > _FAINT
+        usual = _MANY_ROUNDS if self._faint else _ROUNDS
+        self._most = usual if self.options.rounds is None else self.options.rounds
         self.rounds = 0  # accepted
-        self.ended = self.options.rounds == 0 or not self._kept_out.any()
+        self.ended = self._most == 0 or not self._kept_out.any()
         self._why = "all rounds were run"
         wide = math.prod(bags.row_shape) >= _MANY_NUMBERS
         self._mixup = wide if self.options.mixup is None else bool(self.options.mixup)
-        self._log_eta = self._last_round = np.empty(0)
+        self._log_eta = self._least_losses = np.empty(0)
         self._calibration: Calibration | None = None
         self.failed: Outcome | None = None
 
@@ -196,17 +207,16 @@ class CrossFit:
     def start(self) -> list[Replica]:
         """Return the replica of the start."""
         begun = self._begun
-        bags, n = begun.bags, begun.bags.n_rows
-        batch = self.job.batch_size or matching_batch_size(n, self._table.n_bags)
-        epochs = max(1, round(self._haste() * _STEPS / max(1, n // batch)))
+        bags, batch = begun.bags, begun.rows_per_batch
+        most = _SMALL_BAG_STEPS if begun.batching == "whole-bags" else _STEPS
+        steps = np.clip(_START_ROWS // batch, _FEW_STEPS, most)
+        epochs = max(steps / (bags.n_rows // batch), _LEAST_EPOCHS)
         return [
             replace(
                 begun,
-                batch_size=batch,
-                epochs=epochs,
+                epochs=max(1, round(self._haste() * epochs)),
                 learning_rate=self.job.learning_rate or _START_RATE,
                 annealed=True,
-                batching="stratified",
                 predicted=bags,
                 test=None,
                 held_out=None,
@@ -255,7 +265,7 @@ class CrossFit:
     def _targets(self) -> NDArray[np.float32]:
         replica = self._replica
         return balanced_posterior(
-            self._log_eta,
+            self._log_eta * (_SHARPENING if self._faint else 1.0),
             replica.bags.bag_index,
             self._table.values,
             self._pooled,
@@ -302,43 +312,42 @@ class CrossFit:
         temperature = self._temperature(log_eta)
         log_eta = _log_softmax(log_eta / temperature)
         # The start was trained on the rows that are kept out, so it is no fair measure.
-        if self.rounds and self._worse(log_eta, self._last_round):
+        if self.rounds and self._worse(log_eta):
             self.ended = True
             self._why = "the next made the bags of rows that were kept out less likely"
             return
-        self._last_round = log_eta
-        self._log_eta = _log_softmax((self._log_eta + log_eta) / 2)
+        self._compare_with(log_eta)
+        step = 1.0 if self._faint else _STEP
+        self._log_eta = _log_softmax((1 - step) * self._log_eta + step * log_eta)
         self._calibration = Calibration(temperature, np.zeros(self._table.n_classes))
         self.rounds += 1
-        self.ended = self.rounds == self.options.rounds
+        self.ended = self.rounds == self._most
 
-    def _worse(self, one: _Floats, other: _Floats) -> bool:
-        """Whether bags are less likely by more than a standard error, on the rows kept out.
+    def _worse(self, log_eta: _Floats) -> bool:
+        """Whether bags are less likely than before beyond noise, on the rows kept out.
 
         Only these are fair: a row has shaped the soft labels of the other folds by its own.
         """
-        out = self._kept_out
-        more = self._losses(one[out]) - self._losses(other[out])
-        return bool(more.mean() > more.std() / np.sqrt(len(more)))
+        more = self._losses(log_eta[self._kept_out]) - self._least_losses
+        error = more.std() / np.sqrt(len(more))
+        return bool(more.mean() > (_FAINT_ERRORS if self._faint else 1.0) * error)
+
+    def _compare_with(self, log_eta: _Floats) -> None:
+        """Compare further rounds with this one; where Θ is faint, with the best so far."""
+        losses = self._losses(log_eta[self._kept_out])
+        if not (self._faint and self.rounds and losses.mean() > self._least_losses.mean()):
+            self._least_losses = losses
 
     def _temperature(self, log_eta: _Floats) -> float:
-        """Temperature at which the bags of the rows that are kept out are likeliest.
-
-        There are no class biases: few rows would leave them to chance, and balanced posteriors
-        have no need of them.
-        """
-        part = log_eta[self._kept_out]
-        losses = [
-            self._losses(_log_softmax(part / t)).mean()
-            + (np.log(t) / _LOG_TEMPERATURE) ** 2 / (2 * len(part))
-            for t in _TEMPERATURES
-        ]
-        return float(_TEMPERATURES[int(np.argmin(losses))])
+        """Temperature at which the bags of the rows that are kept out are likeliest."""
+        out = self._kept_out
+        ratios = torch.from_numpy(row_ratios(self._replica.bags, self._pooled)[out])
+        return float(likeliest_temperature(torch.from_numpy(log_eta[out]), ratios))
 
     def _losses(self, log_eta: _Floats) -> _Floats:
         """−log of what the bags of the rows kept out are likelier than by their sizes."""
-        ratio = self._table.values / np.where(self._pooled > 0, self._pooled, 1)
-        chance = (ratio[self._replica.bags.bag_index[self._kept_out]] * np.exp(log_eta)).sum(1)
+        ratios = row_ratios(self._replica.bags, self._pooled)[self._kept_out]
+        chance = (ratios * np.exp(log_eta)).sum(1)
         return np.asarray(-np.log(np.maximum(chance, 1e-12)))
 
     # -------------------------------------------------------------------------------- the last
@@ -355,7 +364,7 @@ class CrossFit:
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} rounds"
         mixup = "with" if self._mixup else "without"
         reason = f"{rounds} {mixup} mixup after a start by {self.options.start}: {self._why}"
-        if self.options.rounds == 0 or not self._kept_out.any():
+        if self._most == 0 or not self._kept_out.any():
             reason = f"no rounds after a start by {self.options.start}"
         reason = outcome.stop_reason if outcome.diverged else reason
         return Fit(replace(outcome, stop_reason=reason), *self._priors, self._calibration)

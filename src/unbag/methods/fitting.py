@@ -10,6 +10,7 @@ import torch
 
 from unbag.bags import Bags
 from unbag.methods.choosing import choose_method
+from unbag.methods.consistency import calibrate
 from unbag.methods.crossfit import CrossFit
 from unbag.methods.jobs import Fit, Job, prepare
 from unbag.methods.registry import get_method
@@ -88,7 +89,13 @@ def fit_many(
 
     def add_priors(outcomes: dict[int, Outcome]) -> dict[int, Fit]:
         """Outcomes by position among the plain jobs to fits by position among all."""
-        return {plain[i]: Fit(outcome, *prepared[plain[i]][1]) for i, outcome in outcomes.items()}
+        made = {}
+        for i, outcome in outcomes.items():
+            replica, priors = prepared[plain[i]]
+            known = replica.pseudo_labels is not None and not outcome.diverged
+            calibration = calibrate(replica, outcome, priors[0]) if known else None
+            made[plain[i]] = Fit(outcome, *priors, calibration)
+        return made
 
     fits: dict[int, Fit] = {}
     if plain:

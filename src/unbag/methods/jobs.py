@@ -9,23 +9,32 @@ from torch import nn
 
 from unbag.bags import Bags
 from unbag.evaluation import Calibration
+from unbag.methods.consistency import add_pseudo_labels
 from unbag.methods.registry import get_method
 from unbag.models import ModuleFactory, build_model
 from unbag.objectives import BagLikelihood, Biased, MatchedLikelihood
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.priors import check_test_prior, risk_weights
 from unbag.training import Outcome, Replica, TestSet
-from unbag.validation import as_float_array, check_number, invalid, shorten
+from unbag.training.batches import BATCHINGS
+from unbag.validation import as_float_array, check_choice, check_number, invalid, shorten
 
 __all__ = [
     "Fit",
     "Job",
+    "choose_batching",
     "default_batch_size",
     "default_epochs",
     "default_learning_rate",
     "matching_batch_size",
+    "noise_of_shares",
     "prepare",
+    "whole_bag_batch_size",
 ]
+
+# Bags are small where there are so many of them, of so many rows or fewer in the mean.
+_MANY_BAGS, _FEW_ROWS = 30, 600
+_BAGS_IN_BATCH = 2
 
 
 def default_batch_size(n_rows: int) -> int:
@@ -43,19 +52,81 @@ def default_batch_size(n_rows: int) -> int:
     return n_rows // max(1, round(n_rows / target))
 
 
-def matching_batch_size(n_rows: int, n_bags: int) -> int:
-    """Batch size where the shares of bags are compared with the known ones.
+def noise_of_shares(theta: NDArray[np.float64]) -> float:
+    r"""How far rows of a bag differ from each other, against how far bags do.
 
-    200 rows of a bag where there are so many, but at most a third of the rows, and 512 to 16,384;
-    four of a bag at least.
+    .. math:: \sum_{mk} \theta_{mk} (1 - \theta_{mk}) \Big/
+        \sum_{mk} (\theta_{mk} - \overline{\theta_k})^2
+
+    The shares of so many rows of a bag have as much noise as there is to learn from bags.
 
     Examples
     --------
-    >>> [matching_batch_size(n, m) for n, m in ((50, 3), (7_480, 10), (60_000, 10), (10**6, 8_000))]
-    [50, 1870, 2000, 32258]
+    >>> from unbag.priors import symmetric
+    >>> [round(noise_of_shares(symmetric(10, a)), 1) for a in (0.9, 0.5, 0.1)]
+    [0.2, 3.0, 99.0]
     """
-    target = min(max(512, min(200 * n_bags, n_rows // 3)), max(16_384, 4 * n_bags))
+    signal = ((theta - theta.mean(0)) ** 2).sum()
+    return float((theta * (1 - theta)).sum() / signal) if signal > 0 else np.inf
+
+
+def matching_batch_size(n_rows: int, theta: NDArray[np.float64]) -> int:
+    """Batch size where the shares of bags are compared with the known ones.
+
+    200 rows of a bag, or 60 times :func:`noise_of_shares` where that is more; but at most a third
+    of the rows and 20,480, and at least 512 and four of a bag.
+
+    Examples
+    --------
+    >>> from unbag.priors import symmetric
+    >>> clear, faint = symmetric(10, a=0.5), symmetric(10, a=0.1)
+    >>> [matching_batch_size(n, clear) for n in (50, 7_480, 60_000)]
+    [50, 1870, 2000]
+    >>> [matching_batch_size(n, faint) for n in (50, 7_480, 60_000)]
+    [50, 2493, 20000]
+    """
+    m = len(theta)
+    rows = max(200.0, 60 * noise_of_shares(theta))
+    target = min(max(512, min(rows * m, n_rows // 3)), max(20_480, 4 * m))
     return max(1, n_rows // max(1, round(n_rows / target)))
+
+
+def choose_batching(counts: NDArray[np.int64]) -> str:
+    """``"whole-bags"`` for 30 bags or more with 600 rows or fewer in the mean, else stratified.
+
+    The shares of a bag are known of all its rows. Of a part of a small bag they say little, and
+    of a part of a large one nearly as much.
+
+    Parameters
+    ----------
+    counts : array of shape (M,)
+        Rows of every bag.
+
+    Examples
+    --------
+    >>> choose_batching(np.full(100, 64)), choose_batching(np.full(10, 64))
+    ('whole-bags', 'stratified')
+    """
+    sizes = counts[counts > 0]
+    small = len(sizes) >= _MANY_BAGS and sizes.mean() <= _FEW_ROWS
+    return "whole-bags" if small else "stratified"
+
+
+def whole_bag_batch_size(counts: NDArray[np.int64]) -> int:
+    """Batch size where bags are kept whole: 512 rows, but two of the largest bags at least.
+
+    Where all bags have the same size it is a multiple of that, so that no bag is cut.
+
+    Examples
+    --------
+    >>> whole_bag_batch_size(np.full(1000, 60)), whole_bag_batch_size(np.arange(1, 300))
+    (540, 598)
+    """
+    largest, n = int(counts.max()), int(counts.sum())
+    target = max(512, _BAGS_IN_BATCH * largest)
+    if len(set(counts[counts > 0].tolist())) == 1:
+        target = -(-target // largest) * largest
+    return min(n, target)
 
 
 def default_epochs(n_rows: int) -> int:
@@ -96,7 +167,8 @@ class Job:
     hyperparameters : dict
         Of the method: ``alpha`` and ``ascent_scale`` (u-prr), ``flood_level`` (u-flood),
         ``consistency`` (prop-cr), ``matching`` (matched-likelihood); of crossfit ``matching``,
-        ``folds``, ``rounds``, ``start``, ``mixup`` and ``balanced``.
+        ``folds``, ``rounds``, ``start``, ``mixup`` and ``balanced``; of consistency ``matching``,
+        ``purity``, ``threshold``, ``teacher``, ``balanced``, ``flip`` and ``weight``.
     loss : str or callable
         The loss ℓ of every class.
     model : str, nn.Module or factory
@@ -105,7 +177,8 @@ class Job:
     learning_rate : float, optional
     weight_decay : float
     batch_size, epochs : int, optional
-    batching : {"stratified", "shuffled"}
+    batching : {"auto", "stratified", "shuffled", "whole-bags"}
+        How batches are drawn; "auto" keeps small bags whole.
     seed : int
         Seed of initial weights, batches and dropout.
     sample_weight : array of shape (n,), optional
@@ -130,7 +203,7 @@ class Job:
     weight_decay: float = 1e-5
     batch_size: int | None = None
     epochs: int | None = None
-    batching: str = "stratified"
+    batching: str = "auto"
     seed: int = 0
     sample_weight: NDArray[np.float64] | None = None
     test: TestSet | None = None
@@ -173,6 +246,8 @@ def prepare(job: Job, precision: str) -> tuple[Replica, Priors]:
     weight = None if job.sample_weight is None else _check_weight(job.sample_weight, n)
     counts = np.bincount(bags.bag_index, weights=weight, minlength=bags.priors.n_bags)
     priors = bags.priors
+    check_choice("batching", job.batching, ("auto", *BATCHINGS))
+    batching = choose_batching(bags.counts) if job.batching == "auto" else job.batching
     pooled = priors.pooled(counts)
     pi = pooled if job.test_prior is None else check_test_prior(job.test_prior, priors.classes)
     output = pi if method.output_prior == "test" else pooled
@@ -182,7 +257,7 @@ def prepare(job: Job, precision: str) -> tuple[Replica, Priors]:
     if method.needs_rank:
         arguments["test_prior"] = pi
     if issubclass(method.objective, BagLikelihood) or (
-        method.objective is Biased and job.batching == "stratified"
+        method.objective is Biased and batching != "shuffled"
     ):
         arguments["bag_shares"] = counts / counts.sum()
     objective = method.objective(priors, **arguments)
@@ -193,8 +268,10 @@ def prepare(job: Job, precision: str) -> tuple[Replica, Priors]:
     with np.errstate(divide="ignore"):  # a class that π excludes gets −inf: it is never predicted
         shift = np.log(pi) - np.log(np.where(output > 0, output, 1))
     batch_size = default_batch_size(n)
-    if isinstance(objective, MatchedLikelihood):
-        batch_size = max(batch_size, matching_batch_size(n, priors.n_bags))
+    if batching == "whole-bags":
+        batch_size = whole_bag_batch_size(bags.counts)
+    elif isinstance(objective, MatchedLikelihood):
+        batch_size = max(batch_size, matching_batch_size(n, priors.values))
     module = build_model(job.model, bags.row_shape, priors.n_classes, job.seed, **job.model_options)
     replica = Replica(
         bags=bags,
@@ -208,7 +285,7 @@ def prepare(job: Job, precision: str) -> tuple[Replica, Priors]:
             default_learning_rate(n) if job.learning_rate is None else job.learning_rate
         ),
         weight_decay=job.weight_decay,
-        batching=job.batching,
+        batching=batching,
         sample_weight=weight,
         risk_weights=risk_weights(priors, pi, warn=False) if full_rank else None,
         stop_when_negative=method.stop_when_negative,
@@ -218,6 +295,11 @@ def prepare(job: Job, precision: str) -> tuple[Replica, Priors]:
         patience=job.patience,
         logit_shift=shift,
     )
+    if method.has_pseudo_labels:
+        options = {k: v for k, v in job.hyperparameters.items() if k in method.options}
+        given = {k: getattr(job, k) for k in ("batch_size", "epochs", "learning_rate")}
+        size = max(512, min(matching_batch_size(n, priors.values), n // 10))
+        replica = add_pseudo_labels(replica, options, batch_size=size, given=given)
     return replica, (pooled, pi, output)
 
 

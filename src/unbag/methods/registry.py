@@ -25,7 +25,11 @@ class Method:
     stop_when_negative : bool
         End training after the first epoch whose mean empirical risk is negative.
     options : tuple of str
-        Hyperparameters of a procedure, a method of more than one training; none for the others.
+        Hyperparameters beside those of the objective.
+    is_procedure : bool
+        Whether it takes more than one training.
+    has_pseudo_labels : bool
+        Whether it trains on augmented rows and labels of its own.
     chosen : bool
         Whether it stands for another method, which is chosen when the bags are known.
     """
@@ -35,6 +39,8 @@ class Method:
     objective: type[Objective]
     stop_when_negative: bool = False
     options: tuple[str, ...] = ()
+    is_procedure: bool = False
+    has_pseudo_labels: bool = False
     chosen: bool = False
 
     @property
@@ -53,15 +59,10 @@ class Method:
 
     @property
     def hyperparameters(self) -> tuple[str, ...]:
-        """Names of the hyperparameters of the objective, and of the procedure."""
+        """Names of the hyperparameters, those of the objective first."""
         if self.chosen:
             return ()
         return (*self.objective.hyperparameters, *self.options)
-
-    @property
-    def is_procedure(self) -> bool:
-        """Whether it takes more than one training."""
-        return bool(self.options)
 
     def check_hyperparameters(self, given: dict[str, Any]) -> None:
         """Refuse a hyperparameter that the method does not have."""
@@ -96,6 +97,14 @@ METHODS: dict[str, Method] = {
         "soft labels from bags, by networks of folds",
         objectives.MatchedLikelihood,
         options=("folds", "rounds", "start", "mixup", "balanced"),
+        is_procedure=True,
+    ),
+    "consistency": Method(
+        "consistency",
+        "matched-likelihood on augmented rows, with pseudo-labels of a teacher",
+        objectives.MatchedLikelihood,
+        options=("purity", "threshold", "teacher", "balanced", "flip", "weight"),
+        has_pseudo_labels=True,
     ),
     "auto": Method(
         "auto", "the one of these that suits the bags", objectives.MatchedLikelihood, chosen=True

@@ -5,7 +5,15 @@ the one loop; ``batches``, ``networks``, ``randomness``, ``checkpoint`` and ``pr
 """
 
 from unbag.training.engine import PRECISIONS
-from unbag.training.replica import Outcome, Replica, TestSet
+from unbag.training.replica import Outcome, PseudoLabels, Replica, TestSet
 from unbag.training.run import resolve_device, train
 
-__all__ = ["PRECISIONS", "Outcome", "Replica", "TestSet", "resolve_device", "train"]
+__all__ = [
+    "PRECISIONS",
+    "Outcome",
+    "PseudoLabels",
+    "Replica",
+    "TestSet",
+    "resolve_device",
+    "train",
+]

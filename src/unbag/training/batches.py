@@ -3,6 +3,7 @@
 ``shuffled``: all rows of a replica in random order, cut into batches, as in the paper.
 ``stratified``: every batch holds each bag in proportion to its rows, and at least one row of each
 where the batch is large enough.
+``whole-bags``: every bag in one batch, for many small bags.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,14 @@ from torch import Tensor
 
 from unbag.training.randomness import derive, permutation_keys, uniform
 
-__all__ = ["BATCHINGS", "Batches", "ShuffledBatches", "StratifiedBatches", "expected_counts"]
+__all__ = [
+    "BATCHINGS",
+    "Batches",
+    "ShuffledBatches",
+    "StratifiedBatches",
+    "WholeBagBatches",
+    "expected_counts",
+]
 
 # The plan of an epoch is made for several steps at a time; this bounds its numbers.
 _PLAN_SIZE = 1 << 23
@@ -155,7 +163,41 @@ class StratifiedBatches(Batches):
             yield rows.gather(1, place).view(slot.shape)
 
 
+class WholeBagBatches(Batches):
+    """Bags in random order, one after another, cut into batches of equal size.
+
+    A bag at a cut has rows in two batches; where all bags have the same size, and batches are a
+    multiple of it, none has. Rows behind the last whole batch are left out, others in every epoch.
+    ``inclusion`` is the chance that a batch holds rows of a bag.
+    """
+
+    def __init__(self, bag_index: Tensor, n_bags: int, batch_size: int, keys: Tensor) -> None:
+        super().__init__(bag_index, n_bags, batch_size, keys)
+        if self.n_steps == 1:
+            return
+        rows = self.sizes.sum(1, keepdims=True)
+        largest = self.sizes.max(1, keepdims=True)
+        whole = ((self.sizes == largest) | (self.sizes == 0)).all(1, keepdims=True)
+        whole &= batch_size % largest == 0
+        # A bag that begins anywhere in a batch of B rows is cut (n_m − 1) / B times in the mean.
+        chance = (batch_size + np.where(whole, 0, self.sizes - 1)) / rows
+        chance = np.where(self.sizes > 0, np.minimum(chance, 1.0), 1.0)
+        self.inclusion = torch.tensor(chance, device=bag_index.device)
+
+    def epoch(self, epoch: int) -> Iterator[Tensor]:
+        """Yield positions of rows, all steps at once: shape (R, steps, B)."""
+        replicas = len(self.bag_index)
+        order = permutation_keys(derive(self.keys, _BAGS, epoch), self.n_bags).argsort(dim=1)
+        place = torch.empty_like(order)  # of every bag in the random order
+        place.scatter_(1, order, torch.arange(self.n_bags, device=order.device).expand_as(order))
+        key = place.gather(1, self.bag_index.clamp_min(0))
+        key = key.masked_fill_(self.bag_index < 0, self.n_bags)  # padding is last
+        used = key.argsort(dim=1, stable=True)[:, : self.n_steps * self.batch_size]
+        yield used.view(replicas, self.n_steps, self.batch_size)
+
+
 BATCHINGS: dict[str, type[Batches]] = {
     "stratified": StratifiedBatches,
     "shuffled": ShuffledBatches,
+    "whole-bags": WholeBagBatches,
 }

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from unbag.training.batches import BATCHINGS
 from unbag.training.checkpoint import Checkpoint
-from unbag.training.losses import batch_loss, objective_kind
+from unbag.training.losses import AdversarialLoss, BatchLoss, SoftLabelLoss, objective_kind
 from unbag.training.networks import stack_modules
 from unbag.training.progress import TrainingProgress
+from unbag.training.pseudo_labels import PseudoLabelLoss
 from unbag.training.randomness import seed_keys
 from unbag.training.recording import compiled, record
 from unbag.training.replica import Outcome, Replica
@@ -33,6 +34,7 @@ PRECISIONS = {
     "bf16": (torch.float32, torch.bfloat16),
 }
 _BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-8  # Adam's
+_MOMENTUM = 0.9  # of SGD
 
 
 class Stack:
@@ -71,11 +73,12 @@ class Stack:
         batching = BATCHINGS[first.batching]
         self.batches = batching(self.rows.bag_index, self.n_bags, first.rows_per_batch, self.keys)
         self._place_state()
-        step = self.state["step"]
-        self.loss = batch_loss(
-            self.replicas, self.network, self.rows, self.batches, self.keys, step
+        self.loss = _loss_class(first)(
+            self.replicas, self.network, self.rows, self.batches, self.keys, self.state["step"]
         )
-        self._update: Callable[..., Any] = self._adam
+        self.model = self.loss.model
+        self.state |= self.loss.state
+        self._update: Callable[..., Any] = self._take_step
         self._score: Callable[..., Tensor] = self._sum_errors
         self._graph: torch.cuda.CUDAGraph | None = None
         if device.type == "cuda" and self.network.capturable:
@@ -92,6 +95,9 @@ class Stack:
         self.risk_weights = self._tensor(weights)
         self.learning_rate = self._tensor([r.learning_rate for r in self.replicas])[:, None]
         self.weight_decay = self._tensor([r.weight_decay for r in self.replicas])[:, None]
+        self.sgd = self.replicas[0].optimizer == "sgd"
+        shrinkage = [r.shrinkage for r in self.replicas]
+        self.shrinkage = self._tensor(shrinkage)[:, None] if any(shrinkage) else None
         annealed = [r.annealed for r in self.replicas]
         self.annealed = (
             torch.tensor(annealed, device=self.device)[:, None] if any(annealed) else None
@@ -169,8 +175,8 @@ class Stack:
                 break
         if self.patience is not None:
             with torch.no_grad():
-                self.state["weights"].copy_(self.state["best_weights"])
-                self.state["buffers"].copy_(self.state["best_buffers"])
+                self.model.weights.copy_(self.state["best_weights"])
+                self.model.buffers.copy_(self.state["best_buffers"])
         logits = self._predict()
         outcomes = [self._outcome(r, logits[r]) for r in range(len(self.replicas))]
         return [outcome for _, outcome in sorted(zip(self.order, outcomes, strict=True))]
@@ -187,7 +193,7 @@ class Stack:
         self._end_epoch(epoch)
 
     def _step(self) -> None:
-        """One step of every replica: forward, objective, gradient, Adam."""
+        """One step of every replica: forward, objective, gradient, new weights."""
         before = self.network.buffers.clone()
         values, risks, presence = self.loss(self.positions)
         gradients = torch.autograd.grad(
@@ -195,8 +201,9 @@ class Stack:
         )
         with torch.no_grad():
             self._update(gradients, before, values.detach(), risks, presence)
+        self.loss.end_step()
 
-    def _adam(
+    def _take_step(
         self,
         gradients: Sequence[Tensor],
         before: Tensor,
@@ -217,15 +224,10 @@ class Stack:
         # below leaves their weights alone.
         active = state["active"][:, None]
         gradient.masked_fill_(~active, 0)
-        moment1 = state["moment1"].lerp_(gradient, 1 - _BETA1)
-        moment2 = state["moment2"].mul_(_BETA2).addcmul_(gradient, gradient, value=1 - _BETA2)
-        correction1 = 1 - torch.pow(_BETA1, step.double())
-        correction2 = 1 - torch.pow(_BETA2, step.double())
-        rate = self._rate(step) * active / correction1
-        # Adam's w − rate · m / (√(v / c₂) + ε), in place of the gradient, which is used up.
-        change = gradient.copy_(moment2).div_(correction2).sqrt_().add_(_EPS)
-        change.reciprocal_().mul_(moment1).mul_(rate)
-        weights.sub_(change)
+        rate = self._rate(step) * active
+        if self.shrinkage is not None:
+            weights.mul_(1 - rate * self.shrinkage)
+        weights.sub_(self._sgd(gradient, rate) if self.sgd else self._adam(gradient, rate, step))
         buffers.copy_(torch.where(active, buffers, before))
 
         risk = (self.risk_weights * risks * presence[..., None]).sum((-2, -1))
@@ -235,6 +237,21 @@ class Stack:
         self.sums["negative_share"].add_((risk < 0).to(self.dtype))
         self.sums["partial_risks"].add_(risks)
         self.sums["presence"].add_(present)
+
+    def _adam(self, gradient: Tensor, rate: Tensor, step: Tensor) -> Tensor:
+        """Change of the weights, r m / c₁ / (√(v / c₂) + ε), in place of the gradient."""
+        moment1 = self.state["moment1"].lerp_(gradient, 1 - _BETA1)
+        moment2 = self.state["moment2"].mul_(_BETA2)
+        moment2.addcmul_(gradient, gradient, value=1 - _BETA2)
+        correction1 = 1 - torch.pow(_BETA1, step.double())
+        correction2 = 1 - torch.pow(_BETA2, step.double())
+        change = gradient.copy_(moment2).div_(correction2).sqrt_().add_(_EPS)
+        return change.reciprocal_().mul_(moment1).mul_(rate / correction1)
+
+    def _sgd(self, gradient: Tensor, rate: Tensor) -> Tensor:
+        """Change of the weights with Nesterov's momentum, in place of the gradient."""
+        momentum = self.state["moment1"].mul_(_MOMENTUM).add_(gradient)
+        return gradient.add_(momentum, alpha=_MOMENTUM).mul_(rate)
 
     def _rate(self, step: Tensor) -> Tensor:
         """Learning rates (R, 1) of this step, counted from 1."""
@@ -284,9 +301,9 @@ class Stack:
         assert self.patience is not None
         state = self.state
         better = state["active"] & (error < state["best_error"])
-        for name in ("weights", "buffers"):
+        for name, value in (("weights", self.model.weights), ("buffers", self.model.buffers)):
             best = state[f"best_{name}"]
-            best.copy_(torch.where(better[:, None], state[name], best))
+            best.copy_(torch.where(better[:, None], value, best))
         state["best_error"].copy_(torch.where(better, error.double(), state["best_error"]))
         state["best_epoch"].masked_fill_(better, epoch + 1)
         return state["active"] & (epoch + 1 - state["best_epoch"] >= self.patience)
@@ -296,7 +313,7 @@ class Stack:
         return wrong / scored.n_rows
 
     def _sum_errors(self, rows: Tensor, group: Tensor, table: Tensor) -> Tensor:
-        logits = self.network.forward(self.rows.numbers(rows), self.keys, 0, training=False)
+        logits = self.model.forward(self.rows.numbers(rows), self.keys, 0, training=False)
         predicted = (logits + self.rows.logit_shift).argmax(-1)
         return ScoredStack.sum_errors(predicted, group, table)
 
@@ -313,7 +330,7 @@ class Stack:
             return [None] * len(self.replicas)
         chunks = torch.split(self.rows.predicted, CHUNK, 1)
         parts = [
-            self.network.forward(self.rows.numbers(chunk), self.keys, 0, training=False).cpu()
+            self.model.forward(self.rows.numbers(chunk), self.keys, 0, training=False).cpu()
             for chunk in chunks
         ]
         sizes = [r.predicted.n_rows for r in self.replicas if r.predicted is not None]
@@ -337,7 +354,7 @@ class Stack:
         else:
             reason = f"all {n_epochs} epochs were run"
         best = None if self.patience is None else int(self.state["best_epoch"][r])
-        module = self.network.extract(r)
+        module = self.model.extract(r)
         return Outcome(module, history, n_epochs, reason, diverged, best_epoch=best, logits=logits)
 
     def _stopped_by_risk(self, r: int, history: dict[str, Any]) -> bool:
@@ -373,6 +390,15 @@ class Stack:
     def _compile_and_record(self) -> None:
         """Compile the step and record it as one CUDA graph, leaving the state as it was."""
         self.loss.compile()
-        self._update = compiled(self._adam)
+        self._update = compiled(self._take_step)
         self._score = compiled(self._sum_errors)
         self._graph = record(self._step, [*self.state.values(), *self.sums.values()])
+
+
+def _loss_class(replica: Replica) -> type[BatchLoss]:
+    """Tell what the step of a stack differentiates; its replicas are all of one kind."""
+    if replica.targets is not None:
+        return SoftLabelLoss
+    if replica.pseudo_labels is not None:
+        return PseudoLabelLoss
+    return AdversarialLoss if replica.is_adversarial else BatchLoss

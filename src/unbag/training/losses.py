@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.objectives import Objective, ProportionConsistency
+from unbag.objectives import Objective
 from unbag.objectives.consistency import consistency_weight, divergence, unit
 from unbag.training.batches import Batches
 from unbag.training.networks import StackedNetwork
@@ -16,7 +16,7 @@ from unbag.training.recording import compiled
 from unbag.training.replica import Replica
 from unbag.training.rows import Rows
 
-__all__ = ["BatchLoss", "batch_loss", "objective_kind"]
+__all__ = ["AdversarialLoss", "BatchLoss", "SoftLabelLoss", "Values", "objective_kind"]
 
 _DROPOUT, _NOISE, _MIX = 100, 101, 102  # what a derived key is for; batches use small numbers
 Values = tuple[Tensor, Tensor, Tensor]  # losses (R,), partial risks (R, M, K), presence (R, M)
@@ -41,6 +41,13 @@ class BatchLoss:
         Random key of every replica.
     step : Tensor
         Number of steps taken; the stack counts it.
+
+    Attributes
+    ----------
+    model : StackedNetwork
+        The network that predicts, when training has ended.
+    state : dict of Tensor
+        What changes from step to step, beside the network.
     """
 
     def __init__(
@@ -57,6 +64,8 @@ class BatchLoss:
         self.batches = batches
         self.keys = keys
         self.step = step
+        self.model = network
+        self.state: dict[str, Tensor] = {}
         self.objectives = self._stack(replicas)
         self._evaluate: Callable[..., Values] = self.evaluate
 
@@ -78,6 +87,9 @@ class BatchLoss:
 
     def begin_epoch(self, progress: float) -> None:
         """Set what changes with the share of training done."""
+
+    def end_step(self) -> None:
+        """Follow the weights that a step has changed."""
 
     def compile(self) -> None:
         """Compile for CUDA."""
@@ -207,16 +219,6 @@ class SoftLabelLoss(BatchLoss):
             weight = self.rows.weight.gather(1, positions)
             value = (weight * losses).sum(1) / weight.sum(1)
         return value, self.nothing, self.nothing[..., 0]
-
-
-def batch_loss(replicas: Sequence[Replica], *arguments: Any) -> BatchLoss:
-    """Make the loss of a stack; its replicas are all of one kind. See :class:`BatchLoss`."""
-    first = replicas[0]
-    if first.targets is not None:
-        return SoftLabelLoss(replicas, *arguments)
-    if isinstance(first.objective, ProportionConsistency):
-        return AdversarialLoss(replicas, *arguments)
-    return BatchLoss(replicas, *arguments)
 
 
 def _per_replica(values: Tensor, x: Tensor) -> Tensor:

@@ -42,6 +42,8 @@ class StackedNetwork:
         Views of ``gradient``, one for each of ``parameters``.
     counters : dict of Tensor
         Buffers that are no floating-point numbers, such as counts of batches.
+    compute : torch.dtype
+        Of matrix products and convolutions.
     capturable : bool
         Whether a step can be recorded as a CUDA graph.
     """
@@ -52,6 +54,7 @@ class StackedNetwork:
     gradient: Tensor
     places: list[Tensor]
     counters: dict[str, Tensor]
+    compute: torch.dtype
     capturable = True
 
     def forward(

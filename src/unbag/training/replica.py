@@ -17,7 +17,10 @@ from unbag.objectives import Objective, ProportionConsistency
 from unbag.training.batches import BATCHINGS
 from unbag.validation import check_choice, check_number, invalid, shorten
 
-__all__ = ["Outcome", "Replica", "Scored", "TestSet", "module_settings"]
+__all__ = ["Outcome", "PseudoLabels", "Replica", "Scored", "TestSet", "module_settings"]
+
+
+OPTIMIZERS = ("adam", "sgd")
 
 
 def module_settings(module: nn.Module) -> tuple[object, ...]:
@@ -72,6 +75,44 @@ class Scored:
     table: NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class PseudoLabels:
+    """How a network is trained on labels that it gives itself, beside its objective.
+
+    Parameters
+    ----------
+    purity : float
+        Share of the pseudo-labels that should be right, by the network's own calibrated word.
+    threshold : float, optional
+        Confidence that a label needs, in place of one that follows from ``purity``.
+    teacher : bool
+        Whether a moving average of the network gives the labels, else the network itself.
+    balanced : bool
+        Whether labels of a bag are held in line with its shares.
+    flip : bool
+        Whether images may be mirrored, left for right.
+    weight : float
+        Of their loss.
+    """
+
+    purity: float = 0.95
+    threshold: float | None = None
+    teacher: bool = True
+    balanced: bool = True
+    flip: bool = False
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_number("purity", self.purity, low=0, high=1)
+        if self.threshold is not None:
+            check_number("threshold", self.threshold, low=0)
+        check_number("weight", self.weight, low=0)
+        for name in ("teacher", "balanced", "flip"):
+            value = getattr(self, name)
+            if not isinstance(value, bool | np.bool_):
+                raise invalid(name, "True or False", repr(value))
+
+
 @dataclass(frozen=True, eq=False)
 class Replica:
     """One model to train.
@@ -88,9 +129,13 @@ class Replica:
         Seed of batches and dropout.
     epochs, batch_size : int
     learning_rate : float
-        Of Adam, the first one where it is annealed.
+        The first one where it is annealed.
+    optimizer : {"adam", "sgd"}
+        Adam, or gradient descent with Nesterov's momentum of 0.9.
     weight_decay : float
-        Added to the gradient, Adam's L2 form.
+        Added to the gradient: the L2 form.
+    shrinkage : float
+        Weight decay apart from the gradient: a step of rate r multiplies weights by 1 − r times it.
     batching : {"stratified", "shuffled"}
     sample_weight : array of shape (n,), optional
         Positive weight of every row.
@@ -114,6 +159,9 @@ class Replica:
         Soft labels: shares of the classes for every row, to train on in place of an objective.
     mixup : bool
         Train on mixtures of two rows and their soft labels; needs batches that are shuffled.
+    pseudo_labels : PseudoLabels, optional
+        Train on augmented rows and on labels of the network's own; needs ``predicted``, rows that
+        are not trained on.
     predicted : Bags, optional
         Rows whose logits come back with the outcome.
     """
@@ -126,6 +174,8 @@ class Replica:
     batch_size: int
     learning_rate: float
     weight_decay: float = 0.0
+    shrinkage: float = 0.0
+    optimizer: str = "adam"
     batching: str = "stratified"
     sample_weight: NDArray[np.float64] | None = None
     risk_weights: NDArray[np.float64] | None = None
@@ -138,6 +188,7 @@ class Replica:
     annealed: bool = False
     targets: NDArray[np.floating] | None = None
     mixup: bool = False
+    pseudo_labels: PseudoLabels | None = None
     predicted: Bags | None = None
 
     def __post_init__(self) -> None:
@@ -145,7 +196,9 @@ class Replica:
         check_number("batch_size", self.batch_size, low=1, integer=True)
         check_number("learning_rate", self.learning_rate, low=0, low_open=True)
         check_number("weight_decay", self.weight_decay, low=0)
+        check_number("shrinkage", self.shrinkage, low=0)
         check_choice("batching", self.batching, BATCHINGS)
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
         if (self.objective is None) == (self.targets is None):
             raise invalid("targets", "given in place of an objective", "both or neither")
         if self.targets is not None:
@@ -156,6 +209,11 @@ class Replica:
             raise invalid("mixup", "False without targets", True)
         if self.mixup and self.batching != "shuffled":
             raise invalid("batching", "'shuffled' with mixup", repr(self.batching))
+        if self.pseudo_labels is not None:
+            if self.objective is None or self.is_adversarial:
+                raise invalid("pseudo_labels", "None without an objective of its own", "given")
+            if self.predicted is None:
+                raise invalid("predicted", "given together with pseudo_labels", "None")
         if not any(p.requires_grad for p in self.module.parameters()):
             raise invalid("module", "one with parameters to train", "none that requires_grad")
         if self.test is not None:
@@ -193,6 +251,11 @@ class Replica:
         """Batch size, at most all rows."""
         return min(self.batch_size, self.bags.n_rows)
 
+    @property
+    def is_adversarial(self) -> bool:
+        """Whether the objective asks for a forward pass of perturbed rows."""
+        return isinstance(self.objective, ProportionConsistency)
+
     @cached_property
     def scored(self) -> dict[str, Scored]:
         """Rows whose error is recorded, by its name in the history."""
@@ -220,8 +283,10 @@ class Replica:
             self.rows_per_batch,
             self.bags.n_rows // self.rows_per_batch,
             self.batching,
+            self.optimizer,
             self.sample_weight is not None,
-            isinstance(self.objective, ProportionConsistency),
+            self.is_adversarial,
+            self.pseudo_labels,
             None if self.objective is None else id(self.objective.loss),
             self.targets is None,
             self.predicted is None,

@@ -1,0 +1,92 @@
+"""``consistency``: one training on augmented rows and on labels of the network's own."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from unbag.bags import Bags
+from unbag.evaluation import Calibration
+from unbag.identity import identify
+from unbag.training import Outcome, PseudoLabels, Replica
+from unbag.training.temperature import likeliest_temperature
+from unbag.validation import invalid
+
+__all__ = ["add_pseudo_labels", "calibrate", "epochs_of_steps", "row_ratios"]
+
+_KEPT_OUT, _MOST_KEPT_OUT, _KEPT_OUT_ROWS = 0.05, 0.3, 200
+_STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 10_000, 50, 200
+_RATE, _SHRINKAGE = 2e-3, 0.05
+_COLOURS = 3
+
+
+def epochs_of_steps(n_rows: int, batch_size: int) -> int:
+    """Epochs of 10,000 steps, but 50 to 200.
+
+    Examples
+    --------
+    >>> epochs_of_steps(50_000, 500), epochs_of_steps(600, 512)
+    (100, 200)
+    """
+    steps = max(1, n_rows // batch_size)
+    return int(np.clip(_STEPS // steps, _FEW_EPOCHS, _MANY_EPOCHS))
+
+
+def add_pseudo_labels(
+    replica: Replica, options: dict[str, Any], *, batch_size: int, given: dict[str, Any]
+) -> Replica:
+    """Keep some rows out, and train on pseudo-labels beside the objective.
+
+    Parameters
+    ----------
+    replica : Replica
+        Of all rows.
+    options : dict
+        Hyperparameters of the method.
+    batch_size : int
+        Where none is given.
+    given : dict
+        ``batch_size``, ``epochs`` and ``learning_rate`` as the user gave them, or None.
+    """
+    bags = replica.bags
+    record = identify(bags.source, bags.rows)
+    n = int(record.max()) + 1
+    share = np.clip(_KEPT_OUT_ROWS / n, _KEPT_OUT, _MOST_KEPT_OUT)
+    order = np.random.default_rng(replica.seed).permutation(n)
+    out = (order < share * n)[record]
+    if out.all():
+        raise invalid("bags", "two different rows at least", f"{n}")
+    shape = bags.row_shape
+    flip = len(shape) == 3 and shape[0] == _COLOURS
+    rows = int((~out).sum())
+    batch = given["batch_size"] or min(batch_size, rows)
+    weight = replica.sample_weight
+    return replace(
+        replica,
+        bags=bags.take(np.flatnonzero(~out)),
+        predicted=bags.take(np.flatnonzero(out)),
+        sample_weight=None if weight is None else weight[~out],
+        pseudo_labels=PseudoLabels(**{"flip": flip, **options}),
+        batch_size=batch,
+        epochs=given["epochs"] or epochs_of_steps(rows, batch),
+        learning_rate=given["learning_rate"] or _RATE,
+        shrinkage=_SHRINKAGE,
+        annealed=True,
+    )
+
+
+def row_ratios(bags: Bags, pooled: NDArray[np.float64]) -> NDArray[np.float64]:
+    """θ_mk / p_k for the bag m of every row: (n, K)."""
+    ratios = bags.priors.values / np.where(pooled > 0, pooled, 1)
+    return np.asarray(ratios[bags.bag_index])
+
+
+def calibrate(replica: Replica, outcome: Outcome, pooled: NDArray[np.float64]) -> Calibration:
+    """Find the temperature of the probabilities on the rows that were kept out."""
+    assert replica.predicted is not None
+    assert outcome.logits is not None
+    ratios = torch.from_numpy(row_ratios(replica.predicted, pooled))
+    temperature = likeliest_temperature(torch.from_numpy(outcome.logits), ratios)
+    return Calibration(float(temperature), np.zeros(len(pooled)))

@@ -1,0 +1,190 @@
+"""Training on labels that a network gives itself, held in line with the shares of the bags."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unbag.statistics import bag_sum
+from unbag.training.augmentation import augment
+from unbag.training.losses import BatchLoss, Values
+from unbag.training.networks import stack_modules
+from unbag.training.randomness import derive
+from unbag.training.replica import PseudoLabels, Replica
+from unbag.training.rows import CHUNK
+from unbag.training.temperature import likeliest_temperature
+
+__all__ = ["PseudoLabelLoss"]
+
+_WEAK, _STRONG = 103, 104  # what a derived key is for
+_DECAY = 0.999  # of the teacher; less in the first steps
+_GAIN_RATE = 0.05  # of the factors that balance a bag, for a batch
+_FLOOR = 0.1  # over K, as in matched-likelihood
+_LARGEST_GAIN = np.log(100.0)
+_SMALLEST = 1e-30
+_NEVER = 2.0  # a confidence that no row has
+
+
+class PseudoLabelLoss(BatchLoss):
+    r"""An objective on weakly changed rows, and pseudo-labels on strongly changed ones.
+
+    .. math:: L = L_{\text{objective}}(\text{weak}) + w \, \frac1B \sum_i
+        [\max_k q_{ik} \ge \tau] \cdot -\log \eta_{\hat k(i)}(\text{strong}_i), \qquad
+        \hat k(i) = \operatorname{argmax}_k q_{ik}
+
+    - The teacher, whose weights are a moving average of the network's, sees the weak rows. Its
+      probabilities at temperature T, times θ_mk / p_k and a factor of bag and class, give q.
+    - The factors follow the batches such that the mean of q over a bag stays at the bag's shares.
+    - T and τ are set before every epoch from rows that are kept out of training: T makes their
+      bags likeliest, and τ is the smallest confidence at which the mean of the confidences above
+      it, which are calibrated by then, is the wanted purity.
+
+    Parameters
+    ----------
+    replicas : sequence of Replica
+        With equal ``pseudo_labels``; ``predicted`` are the rows that are kept out.
+    """
+
+    def __init__(self, replicas: Sequence[Replica], *arguments: Any) -> None:
+        super().__init__(replicas, *arguments)
+        options = replicas[0].pseudo_labels
+        assert options is not None
+        self.options: PseudoLabels = options
+        device, network = self.keys.device, self.network
+        shape = (len(replicas), self.batches.n_bags, replicas[0].bags.priors.n_classes)
+        theta, ratios = np.zeros(shape), np.ones(shape)
+        for r, bags in enumerate(replica.bags for replica in replicas):
+            m, pooled = bags.priors.n_bags, bags.priors.pooled(bags.counts)
+            theta[r, :m] = bags.priors.values
+            ratios[r, :m] = bags.priors.values / np.where(pooled > 0, pooled, 1)
+        self.theta = torch.tensor(theta, dtype=self.rows.dtype, device=device)
+        self.ratios = torch.tensor(ratios, dtype=self.rows.dtype, device=device)
+        self.kept_out = self._place_kept_out(replicas, device)
+        self.gain = torch.zeros_like(self.theta)  # logarithms
+        self.temperature = torch.ones(len(replicas), dtype=self.rows.dtype, device=device)
+        self.threshold = torch.full_like(self.temperature, _NEVER)
+        self.state = {"pseudo.gain": self.gain}
+        if options.teacher:
+            modules = [replica.module for replica in replicas]
+            dtype = network.weights.dtype
+            self.model = stack_modules(modules, device, dtype, network.compute)
+            self.state["teacher.weights"] = self.model.weights
+            self.state["teacher.buffers"] = self.model.buffers
+
+    @staticmethod
+    def _place_kept_out(replicas: Sequence[Replica], device: torch.device) -> Tensor:
+        """Bag of every row that is kept out, (R, n'), −1 behind replicas with fewer."""
+        parts = []
+        for replica in replicas:
+            assert replica.predicted is not None
+            parts.append(torch.as_tensor(replica.predicted.bag_index))
+        padded = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=-1)
+        return padded.to(device)
+
+    # -------------------------------------------------------------------------------- a batch
+
+    def evaluate(self, positions: Tensor) -> Values:
+        """Forward passes, objective on weak rows, cross-entropy of pseudo-labels on strong ones."""
+        x = self.rows.batch(positions)
+        flip = self.options.flip
+        weak = augment(x, derive(self.keys, _WEAK, self.step), strong=False, flip=flip)
+        strong = augment(x, derive(self.keys, _STRONG, self.step), strong=True, flip=flip)
+        logits = self._forward(weak)
+        # Strong rows are normalised by themselves, and running statistics are those of weak ones,
+        # which rows to predict are like.
+        logits_strong = self._forward(strong, track=False)
+        values, risks, presence = self._from_logits(positions, logits)
+        target = self._label(positions, weak, logits)
+        losses = -(target * torch.log_softmax(logits_strong, -1)).sum(-1)  # (R, B)
+        if self.rows.weight is not None:
+            weight = self.rows.weight.gather(1, positions)
+            losses = losses * weight / weight.mean(1, keepdim=True)
+        return values + self.options.weight * losses.mean(1), risks, presence
+
+    @torch.no_grad()
+    def _label(self, positions: Tensor, weak: Tensor, own: Tensor) -> Tensor:
+        """Pseudo-labels (R, B, K), 0 for rows that do not count; the factors take a step."""
+        if self.options.teacher:
+            logits = self.model.forward(weak, self.keys, 0, training=False)
+        else:
+            logits = own.detach()
+        index = self.rows.bag_index.gather(1, positions)
+        q = self._posterior(logits, index)
+        if self.options.balanced:
+            self._balance(q, index)
+        confidence, label = q.max(-1, keepdim=True)
+        sure = confidence >= self.threshold[:, None, None]
+        return torch.zeros_like(q).scatter_(-1, label, sure.to(q.dtype))
+
+    def _balance(self, q: Tensor, bag_index: Tensor) -> None:
+        """Take a step of the factors towards the shares of the bags of a batch."""
+        n_bags = self.batches.n_bags
+        rows = bag_sum(torch.ones_like(q[..., :1]), bag_index, n_bags)  # (R, M, 1)
+        mean = bag_sum(q, bag_index, n_bags) / rows.clamp_min(1)
+        gap = (self.theta - mean) / (self.theta + _FLOOR / self.theta.shape[-1])
+        step = torch.where(rows > 0, _GAIN_RATE * gap, 0.0)
+        self.gain.copy_((self.gain + step).clamp(-_LARGEST_GAIN, _LARGEST_GAIN))
+
+    def _posterior(self, logits: Tensor, bag_index: Tensor) -> Tensor:
+        """Posterior of rows given their bags, balanced: (R, n, K)."""
+        table = torch.log(self.ratios.clamp_min(_SMALLEST)) + self.gain
+        log_eta = torch.log_softmax(logits / self.temperature[:, None, None], -1)
+        index = bag_index.clamp_min(0)[..., None].expand(log_eta.shape)
+        return torch.softmax(log_eta + table.gather(1, index), -1)
+
+    # ------------------------------------------------------------------------ between batches
+
+    @torch.no_grad()
+    def end_step(self) -> None:
+        """Let the teacher follow the network."""
+        if not self.options.teacher:
+            return
+        step = self.step.to(self.rows.dtype)
+        decay = ((1 + step) / (10 + step)).clamp_max(_DECAY)
+        for own, followed in (
+            (self.model.weights, self.network.weights),
+            (self.model.buffers, self.network.buffers),
+        ):
+            own.lerp_(followed, 1 - decay)
+
+    @torch.no_grad()
+    def begin_epoch(self, progress: float) -> None:  # noqa: ARG002 - the base names it
+        """Set temperature and threshold from the rows that are kept out."""
+        assert self.rows.predicted is not None
+        parts = [
+            self.model.forward(self.rows.numbers(chunk), self.keys, 0, training=False)
+            for chunk in torch.split(self.rows.predicted, CHUNK, 1)
+        ]
+        logits, there = torch.cat(parts, 1), self.kept_out >= 0
+        index = self.kept_out.clamp_min(0)[..., None].expand(logits.shape)
+        ratios = torch.where(there[..., None], self.ratios.gather(1, index), 1.0)
+        self.temperature.copy_(likeliest_temperature(logits, ratios))
+        if self.options.threshold is not None:
+            self.threshold.fill_(self.options.threshold)
+            return
+        confidence = self._posterior(logits, self.kept_out).amax(-1) * there
+        self.threshold.copy_(lowest_pure(confidence, self.options.purity))
+
+
+def lowest_pure(confidence: Tensor, purity: float) -> Tensor:
+    """Smallest confidence at which the mean of those not below it is the purity; else 2.
+
+    Parameters
+    ----------
+    confidence : Tensor of shape (R, n)
+        Rows of 0 are none.
+    purity : float
+
+    Examples
+    --------
+    >>> lowest_pure(torch.tensor([[0.9, 0.5, 1.0], [0.2, 0.3, 0.0]]), 0.8)
+    tensor([0.5000, 2.0000])
+    """
+    falling = confidence.sort(1, descending=True).values
+    count = torch.arange(1, falling.shape[1] + 1, device=falling.device)
+    pure = (falling.cumsum(1) / count >= purity) & (falling > 0)
+    last = pure.sum(1, keepdim=True) - 1  # means fall as well, so the pure ones come first
+    lowest = torch.where(last >= 0, falling.gather(1, last.clamp_min(0)), _NEVER)
+    return lowest.squeeze(1)

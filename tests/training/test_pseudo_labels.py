@@ -1,0 +1,222 @@
+"""Temperatures and pseudo-labels, against plain torch."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+import unbag
+from unbag.exceptions import InvalidInputError
+from unbag.models import MLP
+from unbag.objectives import MatchedLikelihood
+from unbag.training import PseudoLabels, Replica, train
+from unbag.training.augmentation import augment
+from unbag.training.checkpoint import fingerprint
+from unbag.training.engine import Stack
+from unbag.training.pseudo_labels import _STRONG, lowest_pure
+from unbag.training.randomness import derive, seed_keys
+from unbag.training.temperature import likeliest_temperature
+
+N, D, K = 60, 4, 3
+THETA = np.array([[0.6, 0.3, 0.1], [0.1, 0.3, 0.6], [0.2, 0.6, 0.2]])
+
+
+def make_replica(seed=0, pseudo=None, **settings):
+    rng = np.random.default_rng(seed)
+    y = np.arange(N + 30) % K
+    X = rng.normal(size=(N + 30, D)) + 2 * np.eye(K, D)[y]
+    bags = unbag.Bags(X, rng.integers(0, 3, N + 30), THETA)
+    torch.manual_seed(seed)
+    defaults = {
+        "bags": bags.take(np.arange(N)),
+        "predicted": bags.take(np.arange(N, N + 30)),
+        "objective": MatchedLikelihood(THETA),
+        "module": MLP(D, K, width=5, depth=2).double(),
+        "seed": seed,
+        "epochs": 4,
+        "batch_size": N,
+        "learning_rate": 0.02,
+        "pseudo_labels": PseudoLabels(**(pseudo or {})),
+    }
+    return Replica(**{**defaults, **settings})
+
+
+def run(replicas, **options):
+    return train(replicas, device="cpu", precision="float64", **options)
+
+
+def stack(*replicas):
+    return Stack(list(replicas), torch.device("cpu"), "float64")
+
+
+def test_the_temperature_of_probabilities_that_are_too_sure():
+    rng = np.random.default_rng(0)
+    n = 20_000
+    log_eta = np.log(rng.dirichlet(np.ones(K), n))
+    chances = np.exp(log_eta) @ (THETA / THETA.mean(0)).T / K  # of the bags, which are equal
+    bag = (chances.cumsum(1) < rng.random((n, 1))).sum(1)
+    ratios = torch.from_numpy((THETA / THETA.mean(0))[bag])
+    for factor in (0.7, 1.0, 3.0):
+        found = likeliest_temperature(torch.from_numpy(factor * log_eta), ratios)
+        assert abs(np.log(found.item() / factor)) < 0.12
+    both = torch.from_numpy(np.stack([log_eta, 3 * log_eta]))
+    assert likeliest_temperature(both, ratios.expand(2, n, K)).shape == (2,)
+
+
+def test_the_threshold_of_a_purity():
+    confidence = torch.tensor([[0.95, 0.9, 0.7, 0.4], [0.5, 0.5, 0.5, 0.0]])
+    torch.testing.assert_close(lowest_pure(confidence, 0.84), torch.tensor([0.7, 2.0]))
+    torch.testing.assert_close(lowest_pure(confidence, 0.5), torch.tensor([0.4, 0.5]))
+    torch.testing.assert_close(lowest_pure(confidence, 0.96), torch.tensor([2.0, 2.0]))
+
+
+@pytest.mark.parametrize("teacher", [True, False])
+def test_the_loss_of_a_batch(teacher):
+    options = {"teacher": teacher, "threshold": 0.6, "weight": 0.7, "balanced": False}
+    replica = make_replica(pseudo=options)
+    made = stack(replica)
+    made.loss.begin_epoch(0.0)
+    temperature = made.loss.temperature.item()
+    positions = torch.arange(N)[None]
+    value = made.loss(positions)[0].item()
+
+    x = torch.as_tensor(replica.bags.X)
+    keys = derive(seed_keys([0], x.device), _STRONG, made.state["step"])
+    strong = augment(x[None], keys, strong=True, flip=False)[0]
+    module = replica.module
+    logits = module.eval()(x)
+    module.train()
+    weak, hard = module(x), module(strong)
+    if not teacher:
+        logits = weak
+    bag = torch.as_tensor(replica.bags.bag_index)
+    pooled = replica.bags.priors.pooled(replica.bags.counts)
+    ratios = torch.as_tensor(THETA / pooled)[bag]
+    q = torch.softmax(logits / temperature, -1) * ratios
+    q = q / q.sum(1, keepdim=True)
+    confidence, label = q.max(1)
+    assert 0 < (confidence >= 0.6).sum() < N
+    losses = torch.nn.functional.cross_entropy(hard, label, reduction="none")
+    objective = replica.objective.double()(weak, bag)
+    expected = objective + 0.7 * (losses * (confidence >= 0.6)).mean()
+    assert value == pytest.approx(expected.item(), abs=1e-9)
+
+
+def test_no_label_counts_above_every_confidence():
+    made = stack(make_replica(pseudo={"threshold": 2.0}))
+    made.loss.begin_epoch(0.0)
+    other = stack(make_replica(pseudo={"weight": 0.0}))
+    other.loss.begin_epoch(0.0)
+    positions = torch.arange(N)[None]
+    torch.testing.assert_close(made.loss(positions)[0], other.loss(positions)[0])
+
+
+def test_the_teacher_follows_and_is_what_comes_back():
+    replica = make_replica(epochs=1)
+    made = stack(replica)
+    before = made.model.weights.clone()
+    assert torch.equal(before, made.network.weights)
+    made.run_epoch(0)
+    followed = torch.lerp(before, made.network.weights, 1 - 2 / 11)
+    torch.testing.assert_close(made.model.weights, followed)
+    outcome = run([replica])[0]
+    own = made.model.extract(0).state_dict()
+    for name, value in outcome.module.state_dict().items():
+        torch.testing.assert_close(value, own[name])
+    logits = outcome.module(torch.as_tensor(replica.predicted.X)).detach().numpy()
+    np.testing.assert_allclose(outcome.logits, logits, atol=1e-9)
+
+
+def test_without_a_teacher_the_network_itself_comes_back():
+    made = stack(make_replica(pseudo={"teacher": False}))
+    assert made.model is made.network
+
+
+def test_factors_bring_the_posteriors_of_a_bag_to_its_shares():
+    replica = make_replica()
+    made = stack(replica)
+    positions = torch.arange(N)[None]
+    index = torch.as_tensor(replica.bags.bag_index)[None]
+    logits = made.model.forward(
+        made.rows.batch(positions), made.keys, 0, training=False
+    ) + torch.tensor([1.5, 0.0, 0.0])
+
+    def gap():
+        q = made.loss._posterior(logits, index)[0]
+        means = torch.stack([q[index[0] == m].mean(0) for m in range(3)])
+        return (means - torch.as_tensor(THETA)).abs().max().item()
+
+    first = gap()
+    for _ in range(300):
+        q = made.loss._posterior(logits, index)
+        made.loss._balance(q, index)
+    assert first > 0.1
+    assert gap() < 0.01
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd"])
+def test_steps_are_those_of_torch(name):
+    """AdamW decays weights apart from the gradient, SGD with it."""
+    plain = {"pseudo_labels": None, "predicted": None, "epochs": 5}
+    settings = {
+        "adamw": {"shrinkage": 0.3},
+        "sgd": {"optimizer": "sgd", "weight_decay": 0.3, "learning_rate": 0.05},
+    }[name]
+    replica = make_replica(**plain, **settings)
+    module = MLP(D, K, width=5, depth=2).double()
+    module.load_state_dict(replica.module.state_dict())
+    optimizer = {
+        "adamw": lambda p: torch.optim.AdamW(p, lr=0.02, weight_decay=0.3),
+        "sgd": lambda p: torch.optim.SGD(p, lr=0.05, weight_decay=0.3, momentum=0.9, nesterov=True),
+    }[name](module.parameters())
+    objective = MatchedLikelihood(THETA).double()
+    bag = torch.as_tensor(replica.bags.bag_index)
+    for _ in range(5):
+        optimizer.zero_grad()
+        objective(module(torch.as_tensor(replica.bags.X)), bag).backward()
+        optimizer.step()
+    outcome = run([replica])[0]
+    for own, other in zip(outcome.module.parameters(), module.parameters(), strict=True):
+        torch.testing.assert_close(own, other, rtol=0, atol=1e-9)
+
+
+def test_a_stack_equals_each_alone():
+    replicas = [make_replica(seed) for seed in range(3)]
+    for replica, outcome in zip(replicas, run(replicas), strict=True):
+        alone = run([replica])[0]
+        for own, other in zip(outcome.module.parameters(), alone.module.parameters(), strict=True):
+            torch.testing.assert_close(own, other, rtol=0, atol=1e-9)
+
+
+def test_fingerprints_differ_by_what_matters():
+    replica = make_replica()
+    variants = [
+        replica,
+        dataclasses.replace(replica, pseudo_labels=PseudoLabels(purity=0.5)),
+        dataclasses.replace(replica, shrinkage=0.1),
+        dataclasses.replace(replica, optimizer="sgd"),
+        dataclasses.replace(replica, predicted=replica.predicted.take(np.arange(20))),
+    ]
+    device = torch.device("cpu")
+    assert len({fingerprint([v], "float64", device) for v in variants}) == len(variants)
+    assert variants[0].group != variants[1].group
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"predicted": None}, "predicted must be given together with pseudo_labels"),
+        ({"shrinkage": -1.0}, "shrinkage"),
+        ({"optimizer": "lion"}, "optimizer"),
+    ],
+)
+def test_refusals(settings, message):
+    with pytest.raises(InvalidInputError, match=message):
+        make_replica(**settings)
+
+
+@pytest.mark.parametrize("options", [{"purity": 2.0}, {"threshold": -1}, {"teacher": "yes"}])
+def test_refusals_of_options(options):
+    with pytest.raises(InvalidInputError, match=next(iter(options))):
+        PseudoLabels(**options)

@@ -301,7 +301,7 @@ def test_markdown_has_whole_rows(results):
     text = write_tables(results, "md")
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         assert len({line.count("|") for line in table.splitlines()}) == 1
-    assert text.count("\n## ") == 7
+    assert text.count("\n## ") == 8
     assert text.count("**4.90 (0.74)**") == 1
     assert "grid" in legend(results)
 

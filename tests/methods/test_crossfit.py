@@ -196,7 +196,9 @@ def test_small_bags_stay_whole_in_the_batches_of_the_start():
     bag = np.arange(960) // 12
     theta = np.zeros((80, K))
     np.add.at(theta, (bag, y), 1 / 12)
-    (start,) = work(unbag.Bags(X, bag, theta)).start()
+    crossfit = work(unbag.Bags(X, bag, theta))
+    assert crossfit._most == 3
+    (start,) = crossfit.start()
     assert start.batching == "whole-bags"
     assert start.batch_size % 12 == 0
     assert work().start()[0].batching == "stratified"

@@ -203,6 +203,7 @@ def setting_shares() -> list[float]:
 
 
 def _start(dataset: str, setting: str, learning_rate: float, divisor: int) -> Run:
+    own: dict[str, Any] = dict(_START[setting])
     return Run(
         dataset=dataset,
         setting=setting,
@@ -212,7 +213,7 @@ def _start(dataset: str, setting: str, learning_rate: float, divisor: int) -> Ru
         batch_divisor=divisor,
         epochs=STUDY[dataset].choosing_epochs or STUDY[dataset].epochs,
         held_out=True,
-        **_START[setting],
+        **own,
     )
 
 

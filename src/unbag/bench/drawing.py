@@ -16,8 +16,16 @@ from unbag.bench.running import (
     SHARES,
     WEIGHT_DECAYS,
 )
-from unbag.bench.study import ALPHAS, ASCENT_SCALES, N_CLASSES, SETTINGS, STUDY, Run, rows_in_bags
-from unbag.bench.tables import DATASET_NAMES
+from unbag.bench.study import (
+    ALPHAS,
+    ASCENT_SCALES,
+    DATASET_NAMES,
+    N_CLASSES,
+    SETTINGS,
+    STUDY,
+    Run,
+    rows_in_bags,
+)
 from unbag.datasets import SOURCES
 from unbag.validation import import_optional
 

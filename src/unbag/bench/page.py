@@ -16,10 +16,10 @@ from unbag.bench.choices import setting_shares
 from unbag.bench.drawing import Figure, grid_runs
 from unbag.bench.figures import plan_figures, save_figures
 from unbag.bench.formats import Table, markdown
+from unbag.bench.ours import ours
 from unbag.bench.running import FIGURE_DATASET, cell_runs, figure_runs
-from unbag.bench.study import SETTINGS, STUDY, Run
+from unbag.bench.study import DATASET_NAMES, OURS, SETTINGS, STUDY, Run, our_run
 from unbag.bench.tables import (
-    DATASET_NAMES,
     PAPER_TABLES,
     agreement,
     behind,
@@ -227,12 +227,13 @@ def _runs(results: Results) -> _Blocks:
 
 def _served(results: Results, dataset: str) -> dict[Run, str]:
     """Say what runs serve, those of trial 0, since every trial serves what the first one does."""
+    ours = [our_run(dataset, setting, method, 0) for setting in SETTINGS for method in OURS]
     made = results.choices.get(dataset)
     if made is None:
-        return {}
+        return dict.fromkeys(ours, "tables")
     figures = figure_runs(made, trials=1) if dataset == FIGURE_DATASET else []
     tables = [run for oracle in (False, True) for run in cell_runs(made, trials=1, oracle=oracle)]
-    return dict.fromkeys(figures, "figures") | dict.fromkeys(tables, "tables")
+    return dict.fromkeys(figures, "figures") | dict.fromkeys([*tables, *ours], "tables")
 
 
 def _environment(results: Results) -> _Blocks:
@@ -283,6 +284,7 @@ BLOCKS: dict[str, Callable[[Results], _Blocks]] = {
     "grid-choice": _grid_choice,
     "rates": _rates,
     "runs": _runs,
+    "ours": ours,
     "environment": _environment,
     "figures": _figures,
 }

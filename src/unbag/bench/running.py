@@ -7,7 +7,7 @@ from pathlib import Path
 
 from unbag.bench.choices import Choices, choose
 from unbag.bench.records import Environment, Record, Records
-from unbag.bench.study import METHODS, SETTINGS, STUDY, TRIALS, Data, Run
+from unbag.bench.study import METHODS, OURS, SETTINGS, STUDY, TRIALS, Data, Run, our_run
 from unbag.methods import Fit, fit_many
 from unbag.training import resolve_device
 from unbag.validation import check_choice, check_number, invalid
@@ -98,7 +98,7 @@ class _Trainer:
             device=device,
             precision=self.precision,
             # The drop needs errors of every epoch; runs that choose need the last one only.
-            test_every=max(r.epochs for r in runs) if runs[0].held_out else self.test_every,
+            test_every=max(r.epochs or 1 for r in runs) if runs[0].held_out else self.test_every,
             verbose=self.verbose,
             checkpoint=self.records.folder / ".checkpoints",
             checkpoint_seconds=300.0,
@@ -129,6 +129,7 @@ def run_study(
     results : path
         Folder of records and choices.
     datasets, settings, methods : sequences of str
+        Methods of our own and "supervised" have to be named; all others are the default.
     trials : int, default=5
     figures : bool, default=False
         Also run what only the figures need (MNIST).
@@ -147,23 +148,28 @@ def run_study(
     for name, given, known in (
         ("datasets", datasets, STUDY),
         ("settings", settings, SETTINGS),
-        ("methods", methods, METHODS),
+        ("methods", methods, (*METHODS, *OURS)),
     ):
         if not given:
             raise invalid(name, f"some of {', '.join(known)}", "none")
         for value in given:
             check_choice(name, value, known)
     check_number("trials", trials, low=1, integer=True)
+    ours = [method for method in methods if method in OURS]
+    theirs = [method for method in methods if method in METHODS]
+    if quick and ours:
+        remedy = "leave it out, or run the full study."
+        raise invalid("methods", f"some of {', '.join(METHODS)} in quick runs", ours[0], remedy)
     if precision == "auto":
         precision = "bf16" if resolve_device(device).type == "cuda" else "float32"
     records = Records(results)
     ensure = _Trainer(records, device, precision, verbose, _QUICK_TEST_EVERY if quick else 1)
-    choices = _choices(datasets, records, ensure, quick)
+    choices = _choices(datasets, records, ensure, quick) if theirs or figures else []
     for oracle in (False, True):
         ensure(
             run
             for made in choices
-            for run in cell_runs(made, settings, methods, trials, oracle=oracle)
+            for run in cell_runs(made, settings, theirs, trials, oracle=oracle)
         )
         if figures and not oracle:
             ensure(
@@ -172,6 +178,13 @@ def run_study(
                 if made.dataset == FIGURE_DATASET
                 for run in figure_runs(made, trials)
             )
+    ensure(
+        our_run(dataset, setting, method, trial)
+        for dataset in datasets
+        for setting in settings
+        for method in ours
+        for trial in range(trials)
+    )
     return Report(records, len(ensure.trained), len(ensure.found))
 
 

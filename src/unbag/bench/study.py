@@ -20,16 +20,19 @@ __all__ = [
     "ALPHAS",
     "ASCENT_SCALES",
     "BATCH_DIVISORS",
+    "DATASET_NAMES",
     "FLOOD_LEVELS",
     "LEARNING_RATES",
     "METHODS",
     "N_CLASSES",
+    "OURS",
     "SETTINGS",
     "STUDY",
     "TRIALS",
     "Data",
     "Run",
     "Spec",
+    "our_run",
     "rows_in_bags",
 ]
 
@@ -39,6 +42,14 @@ BATCH_DIVISORS = (10, 20, 50, 100, 200, 500)
 ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
 ASCENT_SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 FLOOD_LEVELS = (0.0, 0.05, 0.1)
+DATASET_NAMES = {
+    "pendigits": "Pendigits",
+    "usps": "USPS",
+    "mnist": "MNIST",
+    "fashion-mnist": "Fashion-MNIST",
+    "kmnist": "Kuzushiji-MNIST",
+    "cifar10": "CIFAR-10",
+}
 TRIALS = 5
 N_CLASSES = 10  # of all six datasets
 METHODS = (
@@ -51,6 +62,15 @@ METHODS = (
     "u-flood",
     "u-prr",
 )
+# Methods of our own, and the same networks trained on the labels of the same rows: what each is in
+# the library, and its hyperparameters. The network of the second pair sees augmented rows.
+OURS: dict[str, tuple[str, dict[str, Any]]] = {
+    "crossfit": ("crossfit", {}),
+    "consistency": ("consistency", {}),
+    "supervised": ("crossfit", {"rounds": 0}),
+    "supervised-augmented": ("consistency", {}),
+}
+_OUR_EPOCHS = 40  # on soft labels; they are cheap on a GPU
 HELD_OUT = 0.2  # of the rows, in runs that choose hyperparameters
 _THETA_SEED = 0  # one Θ for each random setting
 
@@ -100,10 +120,11 @@ class Run:
     dataset, setting, method : str
     trial : int
         Seed of bags, initial weights and batches.
-    learning_rate : float
-    batch_divisor : int
+    learning_rate : float, optional
+        Methods of our own have their defaults of this and the next two.
+    batch_divisor : int, optional
         Batches hold n / batch_divisor rows.
-    epochs : int
+    epochs : int, optional
     alpha, ascent_scale, flood_level : float, optional
         Hyperparameters of u-prr and u-flood.
     held_out : bool
@@ -113,15 +134,17 @@ class Run:
     dropout, weight_decay : float
     share : float
         Share of the rows that bags are made of.
+    options : tuple of pairs
+        Names and values of hyperparameters of our own methods, where they are not the defaults.
     """
 
     dataset: str
     setting: str
     method: str
     trial: int
-    learning_rate: float
-    batch_divisor: int
-    epochs: int
+    learning_rate: float | None = None
+    batch_divisor: int | None = None
+    epochs: int | None = None
     alpha: float | None = None
     ascent_scale: float | None = None
     flood_level: float | None = None
@@ -130,6 +153,7 @@ class Run:
     dropout: float = 0.0
     weight_decay: float = 1e-5
     share: float = 1.0
+    options: tuple[tuple[str, Any], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Fields that are not at their default."""
@@ -139,17 +163,25 @@ class Run:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Run":
         """Undo :meth:`to_dict`."""
+        options = tuple((str(name), value) for name, value in values.get("options", ()))
         try:
-            return cls(**values)
+            return cls(**{**values, "options": options})
         except TypeError as error:
             raise InvalidInputError(f"not a run of the study: {dict(values)} ({error})") from None
 
     @property
     def hyperparameters(self) -> dict[str, float]:
-        """Of the method."""
+        """Of a method of the paper."""
         names = ("alpha", "ascent_scale", "flood_level")
         given = {name: getattr(self, name) for name in names}
         return {name: value for name, value in given.items() if value is not None}
+
+
+def our_run(dataset: str, setting: str, method: str, trial: int, **options: Any) -> Run:
+    """Return the run of a method of our own, or of the labels."""
+    soft = OURS[method][0] == "crossfit"
+    epochs = _OUR_EPOCHS if soft else None
+    return Run(dataset, setting, method, trial, epochs=epochs, options=tuple(options.items()))
 
 
 def rows_in_bags(n_rows: int, n_classes: int, share: float = 1.0) -> int:
@@ -199,6 +231,11 @@ class Data:
             self._bags[key] = self._make_bags(run)
         return self._bags[key]
 
+    @cached_property
+    def _labelled(self) -> Bags:
+        """All training rows in bags of one class each."""
+        return Bags(self.rows.X_train, self.rows.y_train, np.eye(self.rows.n_classes))
+
     def _make_bags(self, run: Run) -> tuple[Bags, Bags | None]:
         k = self.rows.n_classes
         theta = SETTINGS[run.setting](k)
@@ -215,6 +252,8 @@ class Data:
 
     def job(self, run: Run) -> Job:
         """Turn a run into a job for the engine."""
+        if run.method in OURS:
+            return self._our_job(run)
         spec = STUDY[self.name]
         train, held_out = self.bags(run)
         options = spec.model_options
@@ -232,9 +271,28 @@ class Data:
             model_options=options,
             learning_rate=run.learning_rate,
             weight_decay=run.weight_decay,
-            batch_size=max(1, train.n_rows // run.batch_divisor),
+            batch_size=max(1, train.n_rows // (run.batch_divisor or 1)),
             epochs=run.epochs,
             batching="shuffled",
+            seed=run.trial,
+            test=self.test,
+            held_out=held_out,
+        )
+
+    def _our_job(self, run: Run) -> Job:
+        spec = STUDY[self.name]
+        method, own = OURS[run.method]
+        bags, held_out = self.bags(run)
+        if run.method.startswith("supervised"):
+            bags = self._labelled.take(np.asarray(bags.rows))
+        return Job(
+            bags=bags,
+            method=method,
+            test_prior=self.test_prior,
+            hyperparameters={**own, **dict(run.options)},
+            model=spec.model,
+            model_options=spec.model_options,
+            epochs=run.epochs,
             seed=run.trial,
             test=self.test,
             held_out=held_out,

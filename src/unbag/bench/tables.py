@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 
 from unbag.bench.cells import Cell, Results, embolden, mean, published
 from unbag.bench.formats import FORMATS, Section, Table
-from unbag.bench.study import METHODS, SETTINGS, STUDY, TRIALS
+from unbag.bench.ours import ours
+from unbag.bench.study import DATASET_NAMES, METHODS, SETTINGS, STUDY, TRIALS
 from unbag.validation import check_choice
 
 __all__ = [
-    "DATASET_NAMES",
     "PAPER_TABLES",
     "TABLE_FORMATS",
     "agreement",
@@ -26,14 +26,6 @@ __all__ = [
 
 TITLE = "The study of Tang et al. (2022)"
 TABLE_FORMATS = (*FORMATS, "csv")
-DATASET_NAMES = {
-    "pendigits": "Pendigits",
-    "usps": "USPS",
-    "mnist": "MNIST",
-    "fashion-mnist": "Fashion-MNIST",
-    "kmnist": "Kuzushiji-MNIST",
-    "cifar10": "CIFAR-10",
-}
 # Settings of each of the paper's tables, and the a of those that have one.
 PAPER_TABLES: dict[str, dict[str, str]] = {
     "symmetric": {"symmetric-0.5": "0.5", "symmetric-0.1": "0.1"},
@@ -73,6 +65,7 @@ def write_tables(results: Results, form: str) -> str:
         sections += [
             Section("Agreement with the paper", agreement(results)),
             Section("Rank of `u-prr`", ranking(results)),
+            Section("Methods of our own", tuple(ours(results))),
         ]
     return FORMATS[form](TITLE, sections)
 

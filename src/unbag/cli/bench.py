@@ -19,8 +19,8 @@ from unbag.bench.running import (
     RESULTS,
     run_study,
 )
-from unbag.bench.study import METHODS, SETTINGS, STUDY, TRIALS
-from unbag.bench.tables import DATASET_NAMES, TABLE_FORMATS, write_tables
+from unbag.bench.study import DATASET_NAMES, METHODS, OURS, SETTINGS, STUDY, TRIALS
+from unbag.bench.tables import TABLE_FORMATS, write_tables
 from unbag.cli import options as given
 from unbag.cli.common import exit_on_error, print_json
 from unbag.validation import check_choice, invalid
@@ -64,7 +64,11 @@ def run_command(
         str, typer.Option(help=f"Some of {', '.join(SETTINGS)}.", show_default="all")
     ] = ",".join(SETTINGS),
     methods: Annotated[
-        str, typer.Option(help=f"Some of {', '.join(METHODS)}.", show_default="all")
+        str,
+        typer.Option(
+            help=f"Some of {', '.join(METHODS)}; beside the paper's, {', '.join(OURS)}.",
+            show_default="the paper's eight",
+        ),
     ] = ",".join(METHODS),
     trials: Annotated[
         int | None, typer.Option(min=1, help=f"{TRIALS} by default, 1 with --quick.")

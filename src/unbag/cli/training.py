@@ -40,8 +40,8 @@ def fit(
     method: Annotated[
         str,
         typer.Option(
-            help="auto, crossfit, matched-likelihood, bag-likelihood, u-prr, u-stop, u-flood, "
-            "u-correct, unbiased, prop-cr, prop or biased."
+            help="auto, crossfit, consistency, matched-likelihood, bag-likelihood, u-prr, u-stop, "
+            "u-flood, u-correct, unbiased, prop-cr, prop or biased."
         ),
     ] = "auto",
     test_prior: _TestPrior = None,

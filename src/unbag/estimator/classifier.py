@@ -16,15 +16,8 @@ from unbag.bags import Bags
 from unbag.estimator.predicting import Predicting
 from unbag.evaluation import Calibration
 from unbag.identity import hash_rows, sketch
-from unbag.methods import (
-    Fit,
-    Job,
-    choose_method,
-    default_epochs,
-    fit_many,
-    get_method,
-    soft_epochs,
-)
+from unbag.methods import Fit, Job, choose_method, fit_many, get_method, soft_epochs
+from unbag.methods.jobs import prepare
 from unbag.models import ModuleFactory
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.priors import ClassPriors
@@ -45,9 +38,10 @@ class Prepared:
 
     def shortened(self, share: float) -> "Prepared":
         """Train for a share of the epochs only, at least one."""
-        n = self.job.bags.n_rows
-        usual = soft_epochs if get_method(self.job.method).is_procedure else default_epochs
-        whole = usual(n) if self.job.epochs is None else self.job.epochs
+        if get_method(self.job.method).is_procedure:
+            whole = self.job.epochs or soft_epochs(self.job.bags.n_rows)
+        else:
+            whole = prepare(self.job, "float32")[0].epochs
         return replace(self, job=replace(self.job, epochs=max(1, round(share * whole))))
 
 
@@ -127,7 +121,7 @@ class UnbagClassifier(Predicting):
     best_epoch_ : int or None
         With early stopping, the epoch whose weights were kept.
     calibration_ : Calibration or None
-        Set by :meth:`calibrate`; crossfit brings a temperature of its own.
+        Set by :meth:`calibrate`; crossfit and consistency bring a temperature of their own.
     encoding_ : object or None
         How columns of files became these rows, where they were read by ``unbag.io``; a saved model
         holds it. The caller sets it after fit.

@@ -10,7 +10,8 @@ r"""crossfit: every row gets a soft label from its bag and networks of folds.
    the true posterior. Rows are split in folds, equal rows together. For each fold one network is
    trained on the soft labels of the other folds, with mixup where rows have many numbers, and
    predicts the rows of its own. The mean of the new log-probabilities, at their temperature, and
-   those before gives the next soft labels.
+   those before gives the next soft labels. Where Θ says little that would crawl: the new ones alone
+   do, their squares are what is balanced, and there may be ten rounds instead of three.
 3. Some rows are kept out of the trainings of all rounds. The likelihood of their bags gives
    temperatures, and when a round after the first makes it significantly worse, that one is dropped
    and the rounds end. The start has them, since shares are known of whole bags only: on parts of
@@ -179,7 +180,8 @@ class CrossFit:
         self._table: ClassPriors = bags.priors
         self._pooled = self._priors[0]
         self._fold, self._kept_out = self._split()
-        self._faint = noise_of_shares(self._table.values) > _FAINT
+        whole = self._begun.batching == "whole-bags"  # then counts say more than shares
+        self._faint = not whole and noise_of_shares(self._table.values) > _FAINT
         usual = _MANY_ROUNDS if self._faint else _ROUNDS
         self._most = usual if self.options.rounds is None else self.options.rounds
         self.rounds = 0  # accepted

@@ -1,0 +1,128 @@
+"""Methods of our own beside the paper's best, and beside networks that are told the labels."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from scipy import stats
+
+from unbag.bench.cells import SIGNIFICANCE, Published, Results, deviation, mean, published
+from unbag.bench.formats import Table
+from unbag.bench.study import DATASET_NAMES, OURS, SETTINGS, TRIALS, our_run
+
+__all__ = ["ours", "significantly_below"]
+
+_BEST = "u-prr"  # the paper's method
+_WITHOUT, _WITH = ("crossfit", "supervised"), ("consistency", "supervised-augmented")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Errors of a dataset and setting in percent, by trial, of our methods and our u-prr."""
+
+    dataset: str
+    setting: str
+    errors: Mapping[str, Sequence[float]]
+
+    @property
+    def published(self) -> Published:
+        return published()[self.dataset, self.setting, _BEST]
+
+    @property
+    def best(self) -> Sequence[float]:
+        """Of the best recipe: with augmentation where that was run."""
+        return self.errors[_WITH[0]] or self.errors[_WITHOUT[0]]
+
+    @property
+    def supervised(self) -> float:
+        """Mean error with labels: the smaller of the two."""
+        found = [mean(self.errors[name]) for name in (_WITHOUT[1], _WITH[1]) if self.errors[name]]
+        return min(found, default=math.nan)
+
+
+def significantly_below(errors: Sequence[float], other: Published) -> bool:
+    """Whether a mean error is below a published one, by Welch's two-sided t-test at 5 %.
+
+    Examples
+    --------
+    >>> paper = Published(3.0, 0.1, 0.0, 0.0, True)
+    >>> significantly_below([2.1, 2.0, 2.2], paper), significantly_below([2.9, 3.0], paper)
+    (True, False)
+    """
+    if len(errors) < 2 or mean(errors) >= other.error_mean:
+        return False
+    p = stats.ttest_ind_from_stats(
+        *(mean(errors), deviation(errors), len(errors)),
+        *(other.error_mean, other.error_std, TRIALS),
+        equal_var=False,
+    ).pvalue
+    return bool(p < SIGNIFICANCE)
+
+
+def ours(results: Results) -> Sequence[str | Table]:
+    """Table of all cells that have a run of ours, and what it comes to."""
+    rows = [row for row in _rows(results) if row.best]
+    if not rows:
+        return ["None are made yet."]
+    headings = ("dataset", "setting", "paper's `u-prr`", "our `u-prr`", *(f"`{m}`" for m in OURS))
+    lines = []
+    for row in rows:
+        paper = f"{row.published.error_mean:.2f} ({row.published.error_std:.2f})"
+        cells = [_text(row, method) for method in (_BEST, *OURS)]
+        lines.append((DATASET_NAMES[row.dataset], row.setting, paper, *cells))
+    below = [row for row in rows if mean(row.best) < row.published.error_mean]
+    clearly = [row for row in rows if significantly_below(row.best, row.published)]
+    text = (
+        "Test error in percent, mean (sample deviation). **Bold**: significantly below the "
+        "published error of `u-prr`, by Welch's t-test at 5 %. The best recipe, with augmentation "
+        f"where that was run, is below it in {len(below)} of {len(rows)} cells, significantly in "
+        f"{len(clearly)}."
+    )
+    return [text, Table(headings, tuple(lines)), *_distances(rows)]
+
+
+def _rows(results: Results) -> list[_Row]:
+    made = []
+    for dataset in results.datasets:
+        for setting in SETTINGS:
+            runs = {method: our_run(dataset, setting, method, 0) for method in OURS}
+            errors: dict[str, Sequence[float]] = {
+                method: [100 * record.error for record in results.trials(run).values()]
+                for method, run in runs.items()
+            }
+            errors[_BEST] = [*results.cells[dataset, setting, _BEST].errors.values()]
+            made.append(_Row(dataset, setting, errors))
+    return made
+
+
+def _text(row: _Row, method: str) -> str:
+    errors = row.errors[method]
+    if not errors:
+        return "—"
+    text = f"{mean(errors):.2f}"
+    if len(errors) > 1:
+        text += f" ({deviation(errors):.2f})"
+    if method != _BEST and len(errors) != TRIALS:
+        text += f"\n{len(errors)} {'trial' if len(errors) == 1 else 'trials'}"
+    bold = not method.startswith("supervised") and significantly_below(errors, row.published)
+    return f"**{text}**" if bold and "\n" not in text else text
+
+
+def _distances(rows: Sequence[_Row]) -> Sequence[str]:
+    """Mean distance to the network with labels, over the cells that have all of them."""
+    whole = [row for row in rows if row.errors[_BEST] and not math.isnan(row.supervised)]
+    if not whole:
+        return []
+    columns = {
+        "the paper's `u-prr`": [row.published.error_mean for row in whole],
+        "our `u-prr`": [mean(row.errors[_BEST]) for row in whole],
+        "the best recipe": [mean(row.best) for row in whole],
+    }
+    parts = [
+        f"{name} {mean([e - row.supervised for e, row in zip(errors, whole, strict=True)]):.2f}"
+        for name, errors in columns.items()
+    ]
+    return [
+        f"Error above that of the network with labels, in points, as the mean over {len(whole)} "
+        f"cells: {', '.join(parts)}."
+    ]

@@ -1,0 +1,96 @@
+"""Methods of our own in the study: their jobs, their records, their table."""
+
+import numpy as np
+import pytest
+from tiny_study import HERE, made_choices, made_record, plain, write_cells
+
+from unbag.bench import Records, Results, run_study, running
+from unbag.bench.cells import Published, published
+from unbag.bench.ours import ours, significantly_below
+from unbag.bench.study import OURS, SETTINGS, Data, Run, our_run
+from unbag.bench.tables import write_tables
+from unbag.exceptions import InvalidInputError
+
+pytestmark = pytest.mark.usefixtures("small")
+PART = {"datasets": ["pendigits"], "settings": ["symmetric-0.5"], "device": "cpu", "trials": 1}
+
+
+def test_the_labels_are_those_of_the_same_rows():
+    data = Data("pendigits")
+    run = our_run("pendigits", "asymmetric", "supervised", 3)
+    bags = data.job(our_run("pendigits", "asymmetric", "crossfit", 3)).bags
+    job = data.job(run)
+    np.testing.assert_array_equal(job.bags.X, bags.X)
+    np.testing.assert_array_equal(job.bags.bag_index, bags.labels)
+    assert (job.bags.priors.values == np.eye(10)).all()
+    assert (job.method, job.hyperparameters, job.seed) == ("crossfit", {"rounds": 0}, 3)
+    augmented = data.job(our_run("pendigits", "asymmetric", "supervised-augmented", 3))
+    assert augmented.method == "consistency"
+    assert augmented.epochs is None
+    assert job.epochs == 40
+
+
+def test_options_reach_the_job_and_the_record(tmp_path):
+    run = our_run("usps", "asymmetric", "crossfit", 0, rounds=1, folds=2)
+    job = Data("usps").job(run)
+    assert job.hyperparameters == {"rounds": 1, "folds": 2}
+    Records(tmp_path).add([made_record(run, 3.0)], HERE)
+    (record,) = Records(tmp_path)
+    assert record.run == run
+    assert Run.from_dict(run.to_dict()) == run
+    assert our_run("usps", "asymmetric", "crossfit", 0) != run
+
+
+def test_they_are_trained_once_and_need_no_choices(tmp_path):
+    report = run_study(tmp_path, **PART, methods=["crossfit", "supervised"])
+    assert (report.trained, report.found) == (2, 0)
+    assert not (tmp_path / "pendigits" / "choices.json").exists()
+    errors = {r.run.method: r.error for r in Records(tmp_path)}
+    assert errors["supervised"] < 0.5
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "fit_many", lambda *_, **__: pytest.fail("trained again"))
+        again = run_study(tmp_path, **PART, methods=["crossfit", "supervised"])
+    assert (again.trained, again.found) == (0, 2)
+    assert plain(again.records) == plain(report.records)
+
+
+def test_quick_runs_have_none(tmp_path):
+    with pytest.raises(InvalidInputError, match=r"methods must be some of .* in quick runs"):
+        run_study(tmp_path, **PART, methods=["crossfit"], quick=True)
+
+
+def test_a_difference_that_chance_explains_is_not_significant():
+    paper = Published(10.0, 1.0, 0.0, 0.0, True)
+    assert significantly_below([7.0, 7.5, 8.0, 7.2, 7.6], paper)
+    assert not significantly_below([9.0, 11.0, 8.0, 10.5, 9.5], paper)
+    assert not significantly_below([12.0, 12.1], paper)
+    assert not significantly_below([2.0], paper)
+
+
+def test_the_table(tmp_path):
+    choices = made_choices("mnist")
+    write_cells(tmp_path, {("symmetric-0.5", "u-prr"): [3.0, 3.2, 3.1]}, choices)
+    trials = {"crossfit": [1.8, 1.9, 2.0, 1.8, 1.9], "supervised": [1.5, 1.5, 1.5, 1.5, 1.5]}
+    Records(tmp_path).add(
+        [
+            made_record(our_run("mnist", "symmetric-0.5", method, trial), error)
+            for method, errors in trials.items()
+            for trial, error in enumerate(errors)
+        ],
+        HERE,
+    )
+    text, table, distances = ours(Results(tmp_path))
+    assert published()["mnist", "symmetric-0.5", "u-prr"].error_mean == 2.99
+    (row,) = table.rows
+    assert row[:3] == ("MNIST", "symmetric-0.5", "2.99 (0.10)")
+    assert row[3:] == ("3.10 (0.10)", "**1.88 (0.08)**", "—", "1.50 (0.00)", "—")
+    assert "below it in 1 of 1 cells, significantly in 1" in text
+    assert "paper's `u-prr` 1.49, our `u-prr` 1.60, the best recipe 0.38" in distances
+    assert "Methods of our own" in write_tables(Results(tmp_path), "md")
+
+
+def test_nothing_is_there_yet(tmp_path):
+    write_cells(tmp_path, {("asymmetric", "u-prr"): [3.0]})
+    assert ours(Results(tmp_path)) == ["None are made yet."]
+    assert set(OURS) == {"crossfit", "consistency", "supervised", "supervised-augmented"}
+    assert len(SETTINGS) == 4

@@ -34,8 +34,8 @@ def likeliest_temperature(logits: Tensor, ratios: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> logits = torch.tensor([[4.0, 0.0]]).repeat(10, 1)  # sure of class 0 in every row
-    >>> ratios = torch.tensor([[2.0, 0.0], [0.0, 2.0]]).repeat(5, 1)  # every other row is not
+    >>> logits = torch.tensor([[4.0, 0.0]]).repeat(1000, 1)  # sure of class 0 in every row
+    >>> ratios = torch.tensor([[2.0, 0.0], [0.0, 2.0]]).repeat(500, 1)  # every other row is not
     >>> round(likeliest_temperature(logits, ratios).item(), 1)
     8.0
     """

@@ -27,8 +27,7 @@ from torch import Tensor
 from script import run_script
 from unbag.bench.cells import published
 from unbag.bench.choices import Choices
-from unbag.bench.study import LEARNING_RATES, METHODS, SETTINGS, Data, Run
-from unbag.bench.tables import DATASET_NAMES
+from unbag.bench.study import DATASET_NAMES, LEARNING_RATES, METHODS, SETTINGS, Data, Run
 from unbag.methods import METHODS as REGISTRY
 from unbag.methods import Fit, Job, Method, fit_many
 from unbag.objectives import Corrected, Proportion, ProportionConsistency

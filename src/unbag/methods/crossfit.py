@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from unbag.evaluation import Calibration
 from unbag.identity import identify
 from unbag.methods.consistency import row_ratios
-from unbag.methods.jobs import Fit, Job, noise_of_shares, prepare
+from unbag.methods.jobs import Fit, Job, matching_batch_size, noise_of_shares, prepare
 from unbag.methods.registry import METHODS
 from unbag.models import build_model
 from unbag.priors import ClassPriors
@@ -209,13 +209,17 @@ class CrossFit:
     def start(self) -> list[Replica]:
         """Return the replica of the start."""
         begun = self._begun
-        bags, batch = begun.bags, begun.rows_per_batch
-        most = _SMALL_BAG_STEPS if begun.batching == "whole-bags" else _STEPS
+        bags, n = begun.bags, begun.bags.n_rows
+        small = begun.batching == "whole-bags"
+        own = begun.batch_size if small else matching_batch_size(n, self._table.values)
+        batch = min(n, self.job.batch_size or own)
+        most = _SMALL_BAG_STEPS if small else _STEPS
         steps = np.clip(_START_ROWS // batch, _FEW_STEPS, most)
-        epochs = max(steps / (bags.n_rows // batch), _LEAST_EPOCHS)
+        epochs = max(steps / (n // batch), _LEAST_EPOCHS)
         return [
             replace(
                 begun,
+                batch_size=batch,
                 epochs=max(1, round(self._haste() * epochs)),
                 learning_rate=self.job.learning_rate or _START_RATE,
                 annealed=True,

@@ -245,6 +245,24 @@ def test_the_chance_of_a_bag_to_be_in_a_batch():
     assert found[-1] > 1.4 * found[1]
 
 
+def test_rows_of_a_bag_are_in_random_order():
+    made = make(WholeBagBatches, [40] * 3, batch_size=30)
+    first = plan(made, 0)[0].flatten()
+    for bag in range(3):
+        own = first[made.bag_index[0][first] == bag]
+        assert not torch.equal(own, own.sort().values)
+        assert torch.equal(own.sort().values, torch.where(made.bag_index[0] == bag)[0])
+
+
+def test_one_batch_of_some_bags_is_not_taken_for_all():
+    made = make(WholeBagBatches, [25] * 40, batch_size=525)
+    assert made.n_steps == 1
+    np.testing.assert_allclose(made.inclusion, 0.525)
+    mixed = make(WholeBagBatches, [10] * 30 + [100] * 5, batch_size=512)
+    found = sum((bags_of_batches(mixed, e) > 0).double()[0] for e in range(2000)) / 2000
+    np.testing.assert_allclose(mixed.inclusion[0], found, atol=0.04)
+
+
 def test_one_batch_of_all_bags_has_them_all():
     made = make(WholeBagBatches, [4, 5, 6], batch_size=15)
     assert made.inclusion is None

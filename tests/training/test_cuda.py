@@ -69,8 +69,9 @@ def test_a_module_of_the_users():
 
 
 def test_a_residual_network():
-    jobs = make_jobs(["u-prr"], (1, 8, K), model="resnet20", epochs=2)
-    assert_same_on_both(jobs)
+    for method in ("u-prr", "prop-cr", "consistency"):
+        jobs = make_jobs([method], (1, 8, K), model="resnet20", epochs=2)
+        assert_same_on_both(jobs)
 
 
 def test_a_checkpoint_gives_the_result_back(tmp_path):

@@ -8,8 +8,8 @@ import torch
 
 import unbag
 from unbag.exceptions import InvalidInputError
-from unbag.models import MLP
-from unbag.objectives import MatchedLikelihood
+from unbag.models import MLP, ResNet20
+from unbag.objectives import MatchedLikelihood, Proportion
 from unbag.training import PseudoLabels, Replica, train
 from unbag.training.augmentation import augment
 from unbag.training.checkpoint import fingerprint
@@ -91,8 +91,7 @@ def test_the_loss_of_a_batch(teacher):
     if not teacher:
         logits = weak
     bag = torch.as_tensor(replica.bags.bag_index)
-    pooled = replica.bags.priors.pooled(replica.bags.counts)
-    ratios = torch.as_tensor(THETA / pooled)[bag]
+    ratios = torch.as_tensor(THETA / THETA.mean(0))[bag]  # the objective has equal bags
     q = torch.softmax(logits / temperature, -1) * ratios
     q = q / q.sum(1, keepdim=True)
     confidence, label = q.max(1)
@@ -191,22 +190,79 @@ def test_a_stack_equals_each_alone():
 
 def test_fingerprints_differ_by_what_matters():
     replica = make_replica()
+    out = replica.predicted
+    ids = np.roll(out.bag_index, 1)
+    rebagged = unbag.Bags(out.source, np.resize(ids, len(out.source)), THETA).take(out.rows)
     variants = [
         replica,
         dataclasses.replace(replica, pseudo_labels=PseudoLabels(purity=0.5)),
         dataclasses.replace(replica, shrinkage=0.1),
         dataclasses.replace(replica, optimizer="sgd"),
         dataclasses.replace(replica, predicted=replica.predicted.take(np.arange(20))),
+        dataclasses.replace(replica, predicted=rebagged),
     ]
     device = torch.device("cpu")
     assert len({fingerprint([v], "float64", device) for v in variants}) == len(variants)
     assert variants[0].group != variants[1].group
 
 
+def test_weights_of_rows_count_in_labels_and_factors():
+    weight = np.where(np.arange(N) % 2, 9.0, 1.0)
+    shares = np.bincount(make_replica().bags.bag_index, weights=weight) / weight.sum()
+    objective = MatchedLikelihood(THETA, bag_shares=shares)
+    made = stack(make_replica(sample_weight=weight, objective=objective))
+    torch.testing.assert_close(made.loss.ratios[0], torch.tensor(THETA / (shares @ THETA)))
+    q = torch.softmax(torch.randn(1, N, K, dtype=torch.float64), -1)
+    index = made.rows.bag_index
+    made.loss._balance(q, index, torch.tensor(weight)[None])
+    own = index[0] == 0
+    mean = np.average(q[0][own].numpy(), 0, weight[own.numpy()])
+    expected = 0.05 * (THETA[0] - mean) / (THETA[0] + 0.1 / K)
+    np.testing.assert_allclose(made.loss.gain[0, 0], expected)
+
+
+def test_the_teacher_of_a_replica_that_ended_stays():
+    made = stack(make_replica(0), make_replica(1))
+    with torch.no_grad():
+        made.network.weights.add_(1.0)
+    before = made.model.weights.clone()
+    made.loss.end_step(torch.tensor([True, False]))
+    assert not torch.equal(made.model.weights[0], before[0])
+    assert torch.equal(made.model.weights[1], before[1])
+
+
+@pytest.mark.parametrize("objective", ["matched-likelihood", "prop-cr"])
+def test_residual_networks_can_be_compiled(objective):
+    """As on CUDA, where buffers that two passes share must not get in the compiler's way."""
+    rng = np.random.default_rng(0)
+    bags = unbag.Bags(rng.random((30, 3, 8, 8), dtype=np.float32), np.arange(30) % 3, THETA)
+    settings = {"pseudo_labels": None, "predicted": None}
+    if objective == "matched-likelihood":
+        settings = {"predicted": bags.take(np.arange(20, 30))}
+    replica = make_replica(
+        **settings,
+        bags=bags.take(np.arange(20)),
+        module=ResNet20(3, K),
+        objective=unbag.objectives.get(objective, THETA),
+        batch_size=20,
+    )
+    made = Stack([replica], torch.device("cpu"), "float32")
+    positions = torch.arange(20)[None]
+    own = made.loss._end if objective == "prop-cr" else made.loss.evaluate
+    arguments = (positions,)
+    if objective == "prop-cr":
+        x, logits = made.loss._start(positions)
+        arguments = (positions, x, logits.detach().requires_grad_(), torch.zeros_like(x))
+    expected = own(*arguments)[0]
+    found = torch.compile(own, backend="aot_eager", dynamic=False)(*arguments)[0]
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"predicted": None}, "predicted must be given together with pseudo_labels"),
+        ({"objective": Proportion(THETA)}, "pseudo_labels must be given with an objective that"),
         ({"shrinkage": -1.0}, "shrinkage"),
         ({"optimizer": "lion"}, "optimizer"),
     ],

@@ -102,10 +102,11 @@ def _text(row: _Row, method: str) -> str:
     text = f"{mean(errors):.2f}"
     if len(errors) > 1:
         text += f" ({deviation(errors):.2f})"
+    if not method.startswith("supervised") and significantly_below(errors, row.published):
+        text = f"**{text}**"
     if method != _BEST and len(errors) != TRIALS:
         text += f"\n{len(errors)} {'trial' if len(errors) == 1 else 'trials'}"
-    bold = not method.startswith("supervised") and significantly_below(errors, row.published)
-    return f"**{text}**" if bold and "\n" not in text else text
+    return text
 
 
 def _distances(rows: Sequence[_Row]) -> Sequence[str]:

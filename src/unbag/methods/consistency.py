@@ -51,11 +51,13 @@ def add_pseudo_labels(
         ``batch_size``, ``epochs`` and ``learning_rate`` as the user gave them, or None.
     """
     bags = replica.bags
-    record = identify(bags.source, bags.rows)
-    n = int(record.max()) + 1
-    share = np.clip(_KEPT_OUT_ROWS / n, _KEPT_OUT, _MOST_KEPT_OUT)
+    # Shares of small bags are known of the whole only, so these are kept out as a whole.
+    whole = replica.batching == "whole-bags"
+    unit = bags.bag_index if whole else identify(bags.source, bags.rows)
+    n = int(unit.max()) + 1
+    share = np.clip(_KEPT_OUT_ROWS / bags.n_rows, _KEPT_OUT, _MOST_KEPT_OUT)
     order = np.random.default_rng(replica.seed).permutation(n)
-    out = (order < share * n)[record]
+    out = (order < share * n)[unit]
     if out.all():
         raise invalid("bags", "two different rows at least", f"{n}")
     shape = bags.row_shape

@@ -74,7 +74,7 @@ def matching_batch_size(n_rows: int, theta: NDArray[np.float64]) -> int:
     """Batch size where the shares of bags are compared with the known ones.
 
     200 rows of a bag, or 60 times :func:`noise_of_shares` where that is more; but at most a third
-    of the rows and 20,480, and at least 512 and four of a bag.
+    of the rows and at most 20,480 or four rows a bag; and at least 512.
 
     Examples
     --------
@@ -299,6 +299,7 @@ def prepare(job: Job, precision: str) -> tuple[Replica, Priors]:
         options = {k: v for k, v in job.hyperparameters.items() if k in method.options}
         given = {k: getattr(job, k) for k in ("batch_size", "epochs", "learning_rate")}
         size = max(512, min(matching_batch_size(n, priors.values), n // 10))
+        size = batch_size if batching == "whole-bags" else size
         replica = add_pseudo_labels(replica, options, batch_size=size, given=given)
     return replica, (pooled, pi, output)
 

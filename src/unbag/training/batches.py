@@ -60,7 +60,7 @@ def expected_counts(counts: NDArray[np.int64], batch_size: int) -> NDArray[np.fl
 
 
 class Batches:
-    """Base of the two ways to draw batches.
+    """Base of the ways to draw batches.
 
     Parameters
     ----------
@@ -166,32 +166,44 @@ class StratifiedBatches(Batches):
 class WholeBagBatches(Batches):
     """Bags in random order, one after another, cut into batches of equal size.
 
-    A bag at a cut has rows in two batches; where all bags have the same size, and batches are a
-    multiple of it, none has. Rows behind the last whole batch are left out, others in every epoch.
+    Rows of a bag are in random order as well. A bag at a cut has rows in two batches; where all
+    bags have the same size, and batches are a multiple of it, none has. Rows behind the last whole
+    batch are left out, others in every epoch.
     ``inclusion`` is the chance that a batch holds rows of a bag.
     """
 
     def __init__(self, bag_index: Tensor, n_bags: int, batch_size: int, keys: Tensor) -> None:
         super().__init__(bag_index, n_bags, batch_size, keys)
-        if self.n_steps == 1:
-            return
         rows = self.sizes.sum(1, keepdims=True)
+        if (rows == batch_size).all():
+            return
         largest = self.sizes.max(1, keepdims=True)
         whole = ((self.sizes == largest) | (self.sizes == 0)).all(1, keepdims=True)
         whole &= batch_size % largest == 0
-        # A bag that begins anywhere in a batch of B rows is cut (n_m − 1) / B times in the mean.
-        chance = (batch_size + np.where(whole, 0, self.sizes - 1)) / rows
-        chance = np.where(self.sizes > 0, np.minimum(chance, 1.0), 1.0)
+        cut = np.stack(
+            [self._chance(own, int(n)) for own, n in zip(self.sizes, rows[:, 0], strict=True)]
+        )
+        chance = np.where(whole, np.minimum(batch_size / rows, 1.0), cut)
+        chance = np.where(self.sizes > 0, chance, 1.0)
         self.inclusion = torch.tensor(chance, device=bag_index.device)
+
+    def _chance(self, sizes: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+        """Chance of bags that begin at any of n rows to have rows in a batch. Shape (M,)."""
+        size, inverse = np.unique(sizes, return_inverse=True)
+        first = self.batch_size * np.arange(self.n_steps)[:, None]
+        starts = np.minimum(first + self.batch_size - 1, n - size) - np.maximum(0, first - size + 1)
+        found: NDArray[np.float64] = np.maximum(starts + 1, 0).mean(0) / (n - size + 1)
+        return found[inverse]
 
     def epoch(self, epoch: int) -> Iterator[Tensor]:
         """Yield positions of rows, all steps at once: shape (R, steps, B)."""
-        replicas = len(self.bag_index)
+        replicas, n = self.bag_index.shape
         order = permutation_keys(derive(self.keys, _BAGS, epoch), self.n_bags).argsort(dim=1)
         place = torch.empty_like(order)  # of every bag in the random order
         place.scatter_(1, order, torch.arange(self.n_bags, device=order.device).expand_as(order))
-        key = place.gather(1, self.bag_index.clamp_min(0))
-        key = key.masked_fill_(self.bag_index < 0, self.n_bags)  # padding is last
+        key = place.gather(1, self.bag_index.clamp_min(0)) << 32
+        key += permutation_keys(derive(self.keys, _ORDER, epoch), n)
+        key = key.masked_fill_(self.bag_index < 0, self.n_bags << 32)  # padding is last
         used = key.argsort(dim=1, stable=True)[:, : self.n_steps * self.batch_size]
         yield used.view(replicas, self.n_steps, self.batch_size)
 

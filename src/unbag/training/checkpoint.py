@@ -40,11 +40,12 @@ def fingerprint(replicas: Sequence[Replica], precision: str, device: torch.devic
         bags = replica.bags
         arrays = [bags.source] if id(bags.source) not in seen else []
         seen.add(id(bags.source))
-        scored = replica.scored.values()
-        for part in scored:
-            if id(part.source) not in seen:
-                seen.add(id(part.source))
-                arrays.append(part.source)
+        scored, out = replica.scored.values(), replica.predicted
+        others = [part.source for part in scored] + ([] if out is None else [out.source])
+        for source in others:
+            if id(source) not in seen:
+                seen.add(id(source))
+                arrays.append(source)
         settings = (
             replica.seed,
             replica.epochs,
@@ -72,7 +73,7 @@ def fingerprint(replicas: Sequence[Replica], precision: str, device: torch.devic
             replica.risk_weights,
             replica.logit_shift,
             replica.targets,
-            *(() if replica.predicted is None else (replica.predicted.rows,)),
+            *(() if out is None else (out.rows, out.bag_index)),
             *(value for part in scored for value in (part.rows, part.group, part.table)),
             *_objective_values(replica),
             *replica.module.parameters(),

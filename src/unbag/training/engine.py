@@ -201,7 +201,7 @@ class Stack:
         )
         with torch.no_grad():
             self._update(gradients, before, values.detach(), risks, presence)
-        self.loss.end_step()
+        self.loss.end_step(self.state["active"])
 
     def _take_step(
         self,

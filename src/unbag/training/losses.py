@@ -88,8 +88,8 @@ class BatchLoss:
     def begin_epoch(self, progress: float) -> None:
         """Set what changes with the share of training done."""
 
-    def end_step(self) -> None:
-        """Follow the weights that a step has changed."""
+    def end_step(self, active: Tensor) -> None:
+        """Follow the weights that a step has changed, of replicas that are active."""
 
     def compile(self) -> None:
         """Compile for CUDA."""

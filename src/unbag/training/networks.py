@@ -337,27 +337,24 @@ class StackedModules(StackedNetwork):
         self, x: Tensor, keys: Tensor, step: Tensor | int, *, training: bool, track: bool = True
     ) -> Tensor:
         """Logits (R, n, K) of rows (R, n, ...)."""
-        remembered = [] if track else [self.buffers, *self.counters.values()]
-        before = [buffer.clone() for buffer in remembered]
         logits = [
-            self._run(module.train(training), rows, derive(keys[r : r + 1], step))
+            self._run(module.train(training), rows, derive(keys[r : r + 1], step), track)
             for r, (module, rows) in enumerate(zip(self.modules, x.unbind(0), strict=True))
         ]
-        with torch.no_grad():
-            for buffer, copied in zip(remembered, before, strict=True):
-                buffer.copy_(copied)
         return torch.stack(logits).to(self.weights.dtype)
 
-    def _run(self, module: nn.Module, rows: Tensor, key: Tensor) -> Tensor:
+    def _run(self, module: nn.Module, rows: Tensor, key: Tensor, track: bool) -> Tensor:
+        # Without tracking, copies of the buffers change in the place of the buffers.
+        own = {} if track else {name: buffer.clone() for name, buffer in module.named_buffers()}
         device = rows.device
         if device.type == "cuda" and rows.ndim == 4:
             rows = rows.contiguous(memory_format=torch.channels_last)
         with torch.autocast(device.type, torch.bfloat16, enabled=self.compute == torch.bfloat16):
             if self.capturable or not module.training:
-                return cast(Tensor, module(rows))
+                return cast(Tensor, torch.func.functional_call(module, own, (rows,)))
             with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
                 torch.manual_seed(int(key))
-                return cast(Tensor, module(rows))
+                return cast(Tensor, torch.func.functional_call(module, own, (rows,)))
 
 
 def _views(row: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:

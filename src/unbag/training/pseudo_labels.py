@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unbag.objectives import BagLikelihood
 from unbag.statistics import bag_sum
 from unbag.training.augmentation import augment
 from unbag.training.losses import BatchLoss, Values
@@ -55,10 +56,11 @@ class PseudoLabelLoss(BatchLoss):
         device, network = self.keys.device, self.network
         shape = (len(replicas), self.batches.n_bags, replicas[0].bags.priors.n_classes)
         theta, ratios = np.zeros(shape), np.ones(shape)
-        for r, bags in enumerate(replica.bags for replica in replicas):
-            m, pooled = bags.priors.n_bags, bags.priors.pooled(bags.counts)
-            theta[r, :m] = bags.priors.values
-            ratios[r, :m] = bags.priors.values / np.where(pooled > 0, pooled, 1)
+        for r, replica in enumerate(replicas):
+            assert isinstance(replica.objective, BagLikelihood)
+            m = replica.bags.priors.n_bags
+            theta[r, :m] = replica.bags.priors.values
+            ratios[r, :m] = np.exp(replica.objective.log_ratios.cpu().numpy())
         self.theta = torch.tensor(theta, dtype=self.rows.dtype, device=device)
         self.ratios = torch.tensor(ratios, dtype=self.rows.dtype, device=device)
         self.kept_out = self._place_kept_out(replicas, device)
@@ -113,16 +115,18 @@ class PseudoLabelLoss(BatchLoss):
         index = self.rows.bag_index.gather(1, positions)
         q = self._posterior(logits, index)
         if self.options.balanced:
-            self._balance(q, index)
+            weight = None if self.rows.weight is None else self.rows.weight.gather(1, positions)
+            self._balance(q, index, weight)
         confidence, label = q.max(-1, keepdim=True)
         sure = confidence >= self.threshold[:, None, None]
         return torch.zeros_like(q).scatter_(-1, label, sure.to(q.dtype))
 
-    def _balance(self, q: Tensor, bag_index: Tensor) -> None:
+    def _balance(self, q: Tensor, bag_index: Tensor, weight: Tensor | None = None) -> None:
         """Take a step of the factors towards the shares of the bags of a batch."""
         n_bags = self.batches.n_bags
-        rows = bag_sum(torch.ones_like(q[..., :1]), bag_index, n_bags)  # (R, M, 1)
-        mean = bag_sum(q, bag_index, n_bags) / rows.clamp_min(1)
+        each = torch.ones_like(q[..., :1]) if weight is None else weight[..., None].to(q)
+        rows = bag_sum(each, bag_index, n_bags)  # (R, M, 1)
+        mean = bag_sum(each * q, bag_index, n_bags) / torch.where(rows > 0, rows, 1.0)
         gap = (self.theta - mean) / (self.theta + _FLOOR / self.theta.shape[-1])
         step = torch.where(rows > 0, _GAIN_RATE * gap, 0.0)
         self.gain.copy_((self.gain + step).clamp(-_LARGEST_GAIN, _LARGEST_GAIN))
@@ -137,7 +141,7 @@ class PseudoLabelLoss(BatchLoss):
     # ------------------------------------------------------------------------ between batches
 
     @torch.no_grad()
-    def end_step(self) -> None:
+    def end_step(self, active: Tensor) -> None:
         """Let the teacher follow the network."""
         if not self.options.teacher:
             return
@@ -147,7 +151,7 @@ class PseudoLabelLoss(BatchLoss):
             (self.model.weights, self.network.weights),
             (self.model.buffers, self.network.buffers),
         ):
-            own.lerp_(followed, 1 - decay)
+            own.lerp_(followed, (1 - decay) * active[:, None])
 
     @torch.no_grad()
     def begin_epoch(self, progress: float) -> None:  # noqa: ARG002 - the base names it

@@ -13,7 +13,7 @@ from torch import nn
 from unbag.bags import Bags
 from unbag.evaluation import error_table
 from unbag.exceptions import TrainingDivergedError
-from unbag.objectives import Objective, ProportionConsistency
+from unbag.objectives import BagLikelihood, Objective, ProportionConsistency
 from unbag.training.batches import BATCHINGS
 from unbag.validation import check_choice, check_number, invalid, shorten
 
@@ -136,7 +136,7 @@ class Replica:
         Added to the gradient: the L2 form.
     shrinkage : float
         Weight decay apart from the gradient: a step of rate r multiplies weights by 1 − r times it.
-    batching : {"stratified", "shuffled"}
+    batching : {"stratified", "shuffled", "whole-bags"}
     sample_weight : array of shape (n,), optional
         Positive weight of every row.
     risk_weights : array of shape (M, K), optional
@@ -210,8 +210,9 @@ class Replica:
         if self.mixup and self.batching != "shuffled":
             raise invalid("batching", "'shuffled' with mixup", repr(self.batching))
         if self.pseudo_labels is not None:
-            if self.objective is None or self.is_adversarial:
-                raise invalid("pseudo_labels", "None without an objective of its own", "given")
+            if not isinstance(self.objective, BagLikelihood):
+                allowed = "given with an objective that is a BagLikelihood"
+                raise invalid("pseudo_labels", allowed, type(self.objective).__name__)
             if self.predicted is None:
                 raise invalid("predicted", "given together with pseudo_labels", "None")
         if not any(p.requires_grad for p in self.module.parameters()):

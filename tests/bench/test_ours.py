@@ -5,9 +5,9 @@ import pytest
 from tiny_study import HERE, made_choices, made_record, plain, write_cells
 
 from unbag.bench import Records, Results, run_study, running
-from unbag.bench.cells import Published, published
-from unbag.bench.ours import ours, significantly_below
-from unbag.bench.study import OURS, SETTINGS, Data, Run, our_run
+from unbag.bench.cells import Published, differs, published
+from unbag.bench.ours import ours
+from unbag.bench.study import Data, Run, our_run
 from unbag.bench.tables import write_tables
 from unbag.exceptions import InvalidInputError
 
@@ -61,10 +61,10 @@ def test_quick_runs_have_none(tmp_path):
 
 def test_a_difference_that_chance_explains_is_not_significant():
     paper = Published(10.0, 1.0, 0.0, 0.0, True)
-    assert significantly_below([7.0, 7.5, 8.0, 7.2, 7.6], paper)
-    assert not significantly_below([9.0, 11.0, 8.0, 10.5, 9.5], paper)
-    assert not significantly_below([12.0, 12.1], paper)
-    assert not significantly_below([2.0], paper)
+    assert differs([7.0, 7.5, 8.0, 7.2, 7.6], paper)
+    assert differs([12.0, 12.1, 12.3, 12.2, 12.0], paper)
+    assert not differs([9.0, 11.0, 8.0, 10.5, 9.5], paper)
+    assert not differs([2.0], paper)
 
 
 def test_the_table(tmp_path):
@@ -92,5 +92,3 @@ def test_the_table(tmp_path):
 def test_nothing_is_there_yet(tmp_path):
     write_cells(tmp_path, {("asymmetric", "u-prr"): [3.0]})
     assert ours(Results(tmp_path)) == ["None are made yet."]
-    assert set(OURS) == {"crossfit", "consistency", "supervised", "supervised-augmented"}
-    assert len(SETTINGS) == 4

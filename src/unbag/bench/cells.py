@@ -22,6 +22,7 @@ __all__ = [
     "Published",
     "Results",
     "deviation",
+    "differs",
     "embolden",
     "mean",
     "p_value",
@@ -79,6 +80,23 @@ def mean(values: Sequence[float]) -> float:
 def deviation(values: Sequence[float]) -> float:
     """Sample deviation, or not a number where there are fewer than two values."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+
+
+def differs(errors: Sequence[float], other: Published) -> bool:
+    """Whether errors of trials differ from a published cell, by Welch's two-sided t-test at 5 %.
+
+    Examples
+    --------
+    >>> paper = Published(3.0, 0.1, 0.0, 0.0, True)
+    >>> differs([2.1, 2.0, 2.2], paper), differs([2.9, 3.0], paper), differs([2.0], paper)
+    (True, False, False)
+    """
+    p = stats.ttest_ind_from_stats(
+        *(mean(errors), deviation(errors), len(errors)),
+        *(other.error_mean, other.error_std, TRIALS),
+        equal_var=False,
+    ).pvalue
+    return bool(p < SIGNIFICANCE)
 
 
 def p_value(first: Mapping[int, float], second: Mapping[int, float]) -> float | None:
@@ -176,12 +194,7 @@ class Cell:
 
     def is_above(self, other: Published) -> bool:
         """Whether the mean error lies significantly above a published one, by Welch's t-test."""
-        p = stats.ttest_ind_from_stats(
-            *(self.error_mean, self.error_std, self.trials),
-            *(other.error_mean, other.error_std, TRIALS),
-            equal_var=False,
-        ).pvalue
-        return bool(self.error_mean > other.error_mean and p < SIGNIFICANCE)
+        return self.error_mean > other.error_mean and differs([*self.errors.values()], other)
 
 
 class Results:

@@ -252,48 +252,44 @@ class Data:
 
     def job(self, run: Run) -> Job:
         """Turn a run into a job for the engine."""
-        if run.method in OURS:
-            return self._our_job(run)
         spec = STUDY[self.name]
-        train, held_out = self.bags(run)
+        bags, held_out = self.bags(run)
+        if run.method.startswith("supervised"):
+            bags = self._labelled.take(np.asarray(bags.rows))
         options = spec.model_options
         if run.dropout:
             options = {**options, "dropout": run.dropout}
-        # The paper takes the softmax of methods without an output prior as it is; with the pooled
-        # prior as the test prior, nothing is corrected.
-        corrected = get_method(run.method).output_prior == "test"
+        own = self._our_settings(run) if run.method in OURS else self._paper_settings(run, bags)
         return Job(
-            bags=train,
-            method=run.method,
-            test_prior=self.test_prior if corrected else None,
-            hyperparameters=run.hyperparameters,
+            bags=bags,
             model=spec.model,
             model_options=options,
             learning_rate=run.learning_rate,
             weight_decay=run.weight_decay,
-            batch_size=max(1, train.n_rows // (run.batch_divisor or 1)),
             epochs=run.epochs,
-            batching="shuffled",
             seed=run.trial,
             test=self.test,
             held_out=held_out,
+            **own,
         )
 
-    def _our_job(self, run: Run) -> Job:
-        spec = STUDY[self.name]
+    def _paper_settings(self, run: Run, bags: Bags) -> dict[str, Any]:
+        # The paper takes the softmax of methods without an output prior as it is; with the pooled
+        # prior as the test prior, nothing is corrected.
+        corrected = get_method(run.method).output_prior == "test"
+        assert run.batch_divisor is not None
+        return {
+            "method": run.method,
+            "test_prior": self.test_prior if corrected else None,
+            "hyperparameters": run.hyperparameters,
+            "batch_size": max(1, bags.n_rows // run.batch_divisor),
+            "batching": "shuffled",
+        }
+
+    def _our_settings(self, run: Run) -> dict[str, Any]:
         method, own = OURS[run.method]
-        bags, held_out = self.bags(run)
-        if run.method.startswith("supervised"):
-            bags = self._labelled.take(np.asarray(bags.rows))
-        return Job(
-            bags=bags,
-            method=method,
-            test_prior=self.test_prior,
-            hyperparameters={**own, **dict(run.options)},
-            model=spec.model,
-            model_options=spec.model_options,
-            epochs=run.epochs,
-            seed=run.trial,
-            test=self.test,
-            held_out=held_out,
-        )
+        return {
+            "method": method,
+            "test_prior": self.test_prior,
+            "hyperparameters": {**own, **dict(run.options)},
+        }

@@ -298,9 +298,9 @@ def prepare(job: Job, precision: str) -> tuple[Replica, Priors]:
     if method.has_pseudo_labels:
         options = {k: v for k, v in job.hyperparameters.items() if k in method.options}
         given = {k: getattr(job, k) for k in ("batch_size", "epochs", "learning_rate")}
-        size = max(512, min(matching_batch_size(n, priors.values), n // 10))
-        size = batch_size if batching == "whole-bags" else size
-        replica = add_pseudo_labels(replica, options, batch_size=size, given=given)
+        if batching != "whole-bags":
+            batch_size = max(512, min(matching_batch_size(n, priors.values), n // 10))
+        replica = add_pseudo_labels(replica, options, batch_size=batch_size, given=given)
     return replica, (pooled, pi, output)
 
 

@@ -53,7 +53,6 @@ def fingerprint(replicas: Sequence[Replica], precision: str, device: torch.devic
             replica.learning_rate,
             replica.weight_decay,
             replica.shrinkage,
-            replica.optimizer,
             replica.batching,
             replica.stop_when_negative,
             replica.patience,

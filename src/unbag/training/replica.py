@@ -20,9 +20,6 @@ from unbag.validation import check_choice, check_number, invalid, shorten
 __all__ = ["Outcome", "PseudoLabels", "Replica", "Scored", "TestSet", "module_settings"]
 
 
-OPTIMIZERS = ("adam", "sgd")
-
-
 def module_settings(module: nn.Module) -> tuple[object, ...]:
     """List what a module computes beside its weights: layers, their settings, shapes of weights."""
     simple = (bool, int, float, str, tuple, FunctionType, BuiltinFunctionType, type(None))
@@ -129,11 +126,9 @@ class Replica:
         Seed of batches and dropout.
     epochs, batch_size : int
     learning_rate : float
-        The first one where it is annealed.
-    optimizer : {"adam", "sgd"}
-        Adam, or gradient descent with Nesterov's momentum of 0.9.
+        Of Adam, the first one where it is annealed.
     weight_decay : float
-        Added to the gradient: the L2 form.
+        Added to the gradient, Adam's L2 form.
     shrinkage : float
         Weight decay apart from the gradient: a step of rate r multiplies weights by 1 − r times it.
     batching : {"stratified", "shuffled", "whole-bags"}
@@ -175,7 +170,6 @@ class Replica:
     learning_rate: float
     weight_decay: float = 0.0
     shrinkage: float = 0.0
-    optimizer: str = "adam"
     batching: str = "stratified"
     sample_weight: NDArray[np.float64] | None = None
     risk_weights: NDArray[np.float64] | None = None
@@ -198,7 +192,6 @@ class Replica:
         check_number("weight_decay", self.weight_decay, low=0)
         check_number("shrinkage", self.shrinkage, low=0)
         check_choice("batching", self.batching, BATCHINGS)
-        check_choice("optimizer", self.optimizer, OPTIMIZERS)
         if (self.objective is None) == (self.targets is None):
             raise invalid("targets", "given in place of an objective", "both or neither")
         if self.targets is not None:
@@ -284,7 +277,6 @@ class Replica:
             self.rows_per_batch,
             self.bags.n_rows // self.rows_per_batch,
             self.batching,
-            self.optimizer,
             self.sample_weight is not None,
             self.is_adversarial,
             self.pseudo_labels,

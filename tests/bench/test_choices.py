@@ -93,18 +93,34 @@ def test_all_runs_that_choose_are_of_trial_0_with_rows_held_out():
 
 
 class TestWithoutGrid:
-    """CIFAR-10: only the learning rate is chosen, from short runs."""
+    """CIFAR-10: only the learning rate is chosen, in one setting."""
 
-    def test_only_the_learning_rate_is_tried(self):
-        oracle = Oracle(lambda run: abs(run.learning_rate - 2e-4) - 1e-6 * run.batch_divisor)
+    @pytest.mark.parametrize(
+        ("errors", "chosen", "n_tried"),
+        [
+            ((0.5, 0.4, 0.6, 0.3, 0.2), 1e-4, 3),  # what lies behind a worse one is not met
+            ((0.3, 0.4, 0.2, 0.2, 0.2), 5e-5, 2),
+            ((0.5, 0.4, 0.3, 0.2, 0.1), 1e-3, 5),
+            ((0.5, 0.4, 0.4, 0.5, 0.1), 1e-4, 4),  # an equal one does not end it, nor does it win
+            ((None, 0.4, 0.5, 0.5, 0.1), 1e-4, 3),  # the first failed
+        ],
+    )
+    def test_rates_are_tried_from_the_smallest_until_one_is_worse(self, errors, chosen, n_tried):
+        by_rate = dict(zip(sorted(LEARNING_RATES), errors, strict=True))
+        oracle = Oracle(lambda run: by_rate[run.learning_rate])
         (made,) = oracle.choose("cifar10")
-        assert (made.learning_rate, made.batch_divisor) == (2e-4, BATCH_DIVISORS[0])
-        tried = {(run.setting, run.learning_rate) for run in oracle.made}
-        assert tried == {(s, rate) for s in SETTINGS for rate in LEARNING_RATES}
-        assert len(oracle.made) == len(tried)
+        assert (made.learning_rate, made.batch_divisor) == (chosen, BATCH_DIVISORS[0])
+        assert [run.learning_rate for run in oracle.made] == sorted(LEARNING_RATES)[:n_tried]
         for run in oracle.made:
-            assert (run.method, run.epochs, run.batch_divisor) == ("u-prr", 20, BATCH_DIVISORS[0])
+            assert (run.method, run.setting, run.epochs) == ("u-prr", "symmetric-0.5", 200)
+            assert run.batch_divisor == BATCH_DIVISORS[0]
             assert run.held_out
+
+    def test_the_setting_is_that_of_the_most_precise_label_free_error(self):
+        oracle = Oracle(lambda _: 0.5)
+        oracle.choose("cifar10")
+        precise = max(zip(setting_shares(), SETTINGS, strict=True))[1]
+        assert {run.setting for run in oracle.made} == {precise}
 
     def test_the_rest_is_as_at_the_start(self):
         (made,) = Oracle(lambda _: 0.5).choose("cifar10")

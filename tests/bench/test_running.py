@@ -227,15 +227,42 @@ def test_cells_of_a_dataset():
     assert not set(best) & set(runs)
 
 
-def test_a_dataset_without_a_grid_runs_short_ones_to_choose_and_long_ones_then(
-    tmp_path, monkeypatch
-):
-    spec = Spec("mlp", {"depth": 2, "width": 8}, 3, choosing_epochs=1)
-    monkeypatch.setitem(STUDY, "cifar10", spec)
+def test_a_dataset_without_a_grid_chooses_its_learning_rate_alone(tmp_path, monkeypatch):
+    monkeypatch.setitem(STUDY, "cifar10", Spec("mlp", {"depth": 2, "width": 8}, 3, has_grid=False))
     part = {"datasets": ["cifar10"], "settings": ["asymmetric"], "methods": ["u-flood", "u-prr"]}
     report = run_study(tmp_path, **part, trials=1, device="cpu")
     runs = [record.run for record in report.records]
-    # Four settings and two learning rates to choose, then the two cells.
-    assert sorted((run.epochs, run.held_out) for run in runs) == [(1, True)] * 8 + [(3, False)] * 2
-    assert {run.batch_divisor for run in runs} == {4}
+    # Two learning rates in one setting to choose, then the two cells.
+    assert sorted((run.setting, run.held_out) for run in runs) == [
+        *[("asymmetric", False)] * 2,
+        *[("symmetric-0.5", True)] * 2,
+    ]
+    assert {(run.epochs, run.batch_divisor) for run in runs} == {(3, 4)}
     assert run_study(tmp_path, **part, trials=1, device="cpu").trained == 0
+
+
+def test_one_training_serves_unbiased_and_u_stop(tmp_path, monkeypatch):
+    spec = Spec("mlp", {"depth": 2, "width": 32}, 60)
+    monkeypatch.setitem(STUDY, "pendigits", spec)
+    part = {"datasets": ["pendigits"], "settings": ["asymmetric"], "trials": 2, "device": "cpu"}
+    choices = replace(made_choices(), learning_rate=1e-2, batch_divisor=4)
+    for name in ("alone", "both"):
+        choices.save(tmp_path / name)
+    run_study(tmp_path / "alone", **part, methods=["u-stop"])
+    jobs = []
+    fit_many = running.fit_many
+    monkeypatch.setattr(
+        running, "fit_many", lambda given, **rest: jobs.extend(given) or fit_many(given, **rest)
+    )
+    report = run_study(tmp_path / "both", **part, methods=["unbiased", "u-stop"])
+    assert [job.method for job in jobs] == ["unbiased"] * 2
+    assert report.trained == 4
+    both = {r.run: r for r in report.records}
+    for record in Records(tmp_path / "alone"):
+        other = both[record.run]
+        assert 1 < record.n_epochs < 60
+        assert replace(other, seconds=0.0) == replace(record, seconds=0.0)
+        whole = both[replace(record.run, method="unbiased")]
+        assert whole.n_epochs == 60
+        assert whole.seconds > other.seconds == 0
+    assert run_study(tmp_path / "both", **part, methods=["unbiased", "u-stop"]).trained == 0

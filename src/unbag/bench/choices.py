@@ -10,8 +10,9 @@ Batch sizes are tried from the largest down, until two in a row bring nothing. T
 ``u-prr`` and the level of ``u-flood`` are chosen for every setting in the same way, from the whole
 grid. The best of the same models by test error is kept beside the choice, for comparison only.
 
-Where a dataset has ``choosing_epochs``, only the learning rate is chosen, from short runs of the
-largest batch; α and s_GA stay as they are meanwhile, and the level is the middle one.
+Where the whole grid is too dear, only the learning rate is chosen, with the largest batch and in
+symmetric-0.5, whose label-free error is the most precise: rates are tried from the smallest up,
+until one brings nothing. α and s_GA stay as they are meanwhile, and the level is the middle one.
 """
 
 import functools
@@ -50,6 +51,7 @@ _START = {
     **{setting: {"alpha": 0.7, "ascent_scale": 5.0} for setting in SETTINGS},
     "symmetric-0.1": {"alpha": 0.5, "ascent_scale": 2.0},
 }
+_PRECISE = "symmetric-0.5"  # the setting with the most precise label-free error
 _LEVEL = 0.05  # of u-flood, where it is not chosen
 TUNED = ("u-flood", "u-prr")  # methods with hyperparameters of their own
 _Own = dict[str, float]  # hyperparameters of a method
@@ -123,7 +125,10 @@ class Choices:
 
 def choose(datasets: Sequence[str], records: Records, ensure: Ensure) -> list[Choices]:
     """Choose the hyperparameters of datasets; ``ensure`` trains the runs that have no record."""
-    shared = _choose_shared(datasets, records, ensure)
+    shared = _choose_shared([d for d in datasets if STUDY[d].has_grid], records, ensure)
+    for dataset in datasets:
+        if dataset not in shared:
+            shared[dataset] = _choose_rate(dataset, records, ensure), BATCH_DIVISORS[0]
     grids = {
         (dataset, setting, method): _grid(dataset, setting, method, *shared[dataset])
         for dataset in datasets
@@ -156,11 +161,7 @@ def _choose_shared(
     best: dict[str, tuple[float, tuple[float, int]]] = {}
     waited = dict.fromkeys(datasets, 0)
     for divisor in BATCH_DIVISORS:
-        walking = [
-            dataset
-            for dataset in datasets
-            if divisor in _divisors(dataset) and waited[dataset] < _PATIENCE
-        ]
+        walking = [dataset for dataset in datasets if waited[dataset] < _PATIENCE]
         runs = {
             (dataset, rate): [_start(dataset, setting, rate, divisor) for setting in SETTINGS]
             for dataset in walking
@@ -180,8 +181,17 @@ def _choose_shared(
     return {dataset: choice for dataset, (_, choice) in best.items()}
 
 
-def _divisors(dataset: str) -> Sequence[int]:
-    return BATCH_DIVISORS if STUDY[dataset].has_grid else BATCH_DIVISORS[:1]
+def _choose_rate(dataset: str, records: Records, ensure: Ensure) -> float:
+    """Learning rate of a dataset without a grid."""
+    errors: dict[float, float] = {}
+    for rate in sorted(LEARNING_RATES):
+        run = _start(dataset, _PRECISE, rate, BATCH_DIVISORS[0])
+        ensure([run])
+        error = _label_free_error(records[run])
+        if error > min(errors.values(), default=math.inf):
+            break
+        errors[rate] = error
+    return min(errors, key=errors.__getitem__)
 
 
 @functools.cache
@@ -211,7 +221,7 @@ def _start(dataset: str, setting: str, learning_rate: float, divisor: int) -> Ru
         trial=0,
         learning_rate=learning_rate,
         batch_divisor=divisor,
-        epochs=STUDY[dataset].choosing_epochs or STUDY[dataset].epochs,
+        epochs=STUDY[dataset].epochs,
         held_out=True,
         **own,
     )

@@ -9,7 +9,7 @@ from unbag.bench.choices import Choices, choose
 from unbag.bench.records import Environment, Record, Records
 from unbag.bench.study import METHODS, OURS, SETTINGS, STUDY, TRIALS, Data, Run, our_run
 from unbag.methods import Fit, fit_many
-from unbag.training import resolve_device
+from unbag.training import Outcome, resolve_device
 from unbag.validation import check_choice, check_number, invalid
 
 __all__ = [
@@ -88,10 +88,21 @@ class _Trainer:
         for name in {run.dataset for run in runs}:
             self._data.setdefault(name, Data(name))
 
+        # u-stop is unbiased with an end: where both are wanted, one training serves them.
+        ends = {replace(run, method="unbiased"): run for run in runs if run.method == "u-stop"}
+        ends = {run: end for run, end in ends.items() if run in runs and self.test_every == 1}
+        runs = [run for run in runs if run not in ends.values()]
+
         def keep(fits: dict[int, Fit]) -> None:
-            made = (Record.of(runs[i], fit.outcome, environment.key) for i, fit in fits.items())
+            outcomes = {runs[i]: fit.outcome for i, fit in fits.items()}
+            outcomes |= {
+                ends[run]: _ended_when_negative(outcome)
+                for run, outcome in outcomes.items()
+                if run in ends
+            }
+            made = (Record.of(run, outcome, environment.key) for run, outcome in outcomes.items())
             self.records.add(made, environment)
-            self.trained.update(runs[i] for i in fits)
+            self.trained.update(outcomes)
 
         fit_many(
             [self._data[run.dataset].job(run) for run in runs],
@@ -104,6 +115,19 @@ class _Trainer:
             checkpoint_seconds=300.0,
             on_finish=keep,
         )
+
+
+def _ended_when_negative(outcome: Outcome) -> Outcome:
+    """Return the same training, had it ended as u-stop does; it took no time of its own."""
+    negative = outcome.history["empirical_risk"] < 0
+    n_epochs = int(negative.argmax()) + 1 if negative.any() else outcome.n_epochs
+    return replace(
+        outcome,
+        history={name: values[:n_epochs] for name, values in outcome.history.items()},
+        n_epochs=n_epochs,
+        diverged=outcome.diverged and n_epochs == outcome.n_epochs,
+        seconds=0.0,
+    )
 
 
 def run_study(

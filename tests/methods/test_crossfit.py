@@ -11,7 +11,7 @@ from unbag.exceptions import InvalidInputError
 from unbag.identity import identify
 from unbag.methods import Job, fit_many
 from unbag.methods.crossfit import CrossFit, balanced_posterior
-from unbag.training import TestSet, train
+from unbag.training import Augmentation, TestSet, train
 
 K = 3
 THETA = np.array([[0.6, 0.3, 0.1], [0.1, 0.6, 0.3], [0.3, 0.1, 0.6]])
@@ -211,6 +211,41 @@ def test_mixup_where_rows_have_many_numbers(d, expected):
     assert run_start(work(make(d=d), hyperparameters={"mixup": True})).last().mixup
 
 
+@pytest.mark.parametrize(
+    ("augment", "start", "soft"),
+    [
+        ("none", None, None),
+        ("weak", Augmentation(flip=True), Augmentation(flip=True)),
+        ("strong", Augmentation(flip=True), Augmentation(strong=True, flip=True)),
+    ],
+)
+def test_augmented_rows_are_changed_weakly_in_the_start(augment, start, soft):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3, 4, 4)).astype(np.float32)
+    bags = unbag.Bags(X, np.arange(120) % 3, THETA)
+    crossfit = run_start(work(bags, hyperparameters={"augment": augment}))
+    assert crossfit.start()[0].augmentation == start
+    assert {replica.augmentation for replica in crossfit.round()} == {soft}
+    assert crossfit.last().augmentation == soft
+    digits = unbag.Bags(X[:, 0], np.arange(120) % 3, THETA)
+    started = work(digits, hyperparameters={"augment": augment}).start()
+    assert not (started[0].augmentation and started[0].augmentation.flip)
+
+
+def test_residual_networks_learn_soft_labels_by_gradient_descent():
+    X = np.random.default_rng(0).normal(size=(90, 4, 4)).astype(np.float32)
+    bags = unbag.Bags(X, np.arange(90) % 3, THETA)
+    job = Job(bags, "crossfit", model="resnet20")
+    for learning_rate in (None, 0.03):
+        crossfit = CrossFit(dataclasses.replace(job, learning_rate=learning_rate), "float32")
+        crossfit._log_eta = np.zeros((90, 3))
+        last = crossfit.last()
+        assert (last.optimizer, last.learning_rate) == ("sgd", learning_rate or 0.1)
+        assert last.shrinkage > 0
+    other = run_start(work()).last()
+    assert (other.optimizer, other.shrinkage) == ("adam", 0)
+
+
 def test_few_rows_have_no_rounds():
     crossfit = run_start(work(make(18)))
     assert crossfit.ended
@@ -327,6 +362,7 @@ def test_priors_of_lower_rank_are_learned_from():
         ({"folds": 1}, "folds must be a whole number of at least 2, got 1"),
         ({"rounds": -1}, "rounds must be a whole number of at least 0, got -1"),
         ({"start": "prop"}, "start must be one of 'matched-likelihood', .*got 'prop'"),
+        ({"augment": True}, "augment must be one of 'none', 'weak', 'strong', got True"),
         ({"mixup": 0.5}, "mixup must be True or False, got 0.5"),
         ({"alpha": 0.5}, "method 'crossfit' has no hyperparameter 'alpha'"),
         (

@@ -316,3 +316,17 @@ def test_consistency_learns():
     settings = {"epochs": 30, "batch_size": 128, "model_options": {"width": 32, "depth": 3}}
     fit = fit_one(bags, "consistency", **settings, test=TestSet(X, y))
     assert fit.outcome.history["test_error"][-1] < 0.16  # 0.11 with labels
+
+
+@pytest.mark.parametrize("learning_rate", [None, 0.03])
+@pytest.mark.parametrize(
+    ("model", "optimizer", "rate"), [("resnet20", "sgd", 0.1), ("mlp", "adam", 2e-3)]
+)
+def test_consistency_trains_residual_networks_by_gradient_descent(
+    model, optimizer, rate, learning_rate
+):
+    X = np.random.default_rng(0).random((90, 4, 4), dtype=np.float32)
+    bags = unbag.make_bags(X, np.arange(90) % K, THETA, random_state=0)
+    job = Job(bags, "consistency", model=model, learning_rate=learning_rate)
+    replica = prepare(job, "float32")[0]
+    assert (replica.optimizer, replica.learning_rate) == (optimizer, learning_rate or rate)

@@ -36,7 +36,10 @@ def test_the_rewritten_risk_gives_posteriors_under_the_test_prior(name):
         ("prop-cr", ("consistency",)),
         ("biased", ()),
         ("matched-likelihood", ("matching",)),
-        ("crossfit", ("matching", "folds", "rounds", "start", "mixup", "balanced")),
+        (
+            "crossfit",
+            ("matching", "folds", "rounds", "start", "mixup", "balanced", "augment"),
+        ),
     ],
 )
 def test_hyperparameters(name, own):

@@ -10,7 +10,7 @@ import unbag
 from unbag.exceptions import InvalidInputError
 from unbag.models import MLP, ResNet20
 from unbag.objectives import MatchedLikelihood, Proportion
-from unbag.training import PseudoLabels, Replica, train
+from unbag.training import Augmentation, PseudoLabels, Replica, train
 from unbag.training.augmentation import augment
 from unbag.training.checkpoint import fingerprint
 from unbag.training.engine import Stack
@@ -154,12 +154,20 @@ def test_factors_bring_the_posteriors_of_a_bag_to_its_shares():
     assert gap() < 0.01
 
 
-def test_shrinkage_is_weight_decay_apart_from_the_gradient():
-    settings = {"pseudo_labels": None, "predicted": None, "epochs": 5}
-    replica = make_replica(**settings, shrinkage=0.3)
+@pytest.mark.parametrize("name", ["adamw", "sgd"])  # decay apart from the gradient, and in it
+def test_steps_are_those_of_torch(name):
+    plain = {"pseudo_labels": None, "predicted": None, "epochs": 5}
+    settings = {
+        "adamw": {"shrinkage": 0.3},
+        "sgd": {"optimizer": "sgd", "weight_decay": 0.3, "learning_rate": 0.05},
+    }[name]
+    replica = make_replica(**plain, **settings)
     module = MLP(D, K, width=5, depth=2).double()
     module.load_state_dict(replica.module.state_dict())
-    optimizer = torch.optim.AdamW(module.parameters(), lr=0.02, weight_decay=0.3)
+    optimizer = {
+        "adamw": lambda p: torch.optim.AdamW(p, lr=0.02, weight_decay=0.3),
+        "sgd": lambda p: torch.optim.SGD(p, lr=0.05, weight_decay=0.3, momentum=0.9, nesterov=True),
+    }[name](module.parameters())
     objective = MatchedLikelihood(THETA).double()
     bag = torch.as_tensor(replica.bags.bag_index)
     for _ in range(5):
@@ -188,6 +196,7 @@ def test_fingerprints_differ_by_what_matters():
         replica,
         dataclasses.replace(replica, pseudo_labels=PseudoLabels(purity=0.5)),
         dataclasses.replace(replica, shrinkage=0.1),
+        dataclasses.replace(replica, optimizer="sgd"),
         dataclasses.replace(replica, predicted=replica.predicted.take(np.arange(20))),
         dataclasses.replace(replica, predicted=rebagged),
     ]
@@ -254,6 +263,8 @@ def test_residual_networks_can_be_compiled(objective):
         ({"predicted": None}, "predicted must be given together with pseudo_labels"),
         ({"objective": Proportion(THETA)}, "pseudo_labels must be given with an objective that"),
         ({"shrinkage": -1.0}, "shrinkage"),
+        ({"optimizer": "lion"}, "optimizer"),
+        ({"augmentation": Augmentation()}, "augmentation must be None with pseudo_labels"),
     ],
 )
 def test_refusals(settings, message):

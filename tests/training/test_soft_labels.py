@@ -11,7 +11,8 @@ from torch import nn
 import unbag
 from unbag.exceptions import InvalidInputError
 from unbag.models import MLP
-from unbag.training import Replica, train
+from unbag.training import Augmentation, Replica, train
+from unbag.training.augmentation import augment
 from unbag.training.checkpoint import fingerprint
 from unbag.training.randomness import derive, seed_keys, uniform
 
@@ -58,11 +59,15 @@ def plain(replica, *, mixup=False):
             rate = replica.learning_rate * (1 + math.cos(math.pi * step / replica.epochs)) / 2
             optimizer.param_groups[0]["lr"] = rate
         x, target, w = X, q, weight
-        if mixup:
+        count = torch.tensor(step, dtype=torch.int32)
+        if mixup or replica.augmentation:
             order = shuffled_order(replica, step)
-            share = uniform(derive(keys, 102, torch.tensor(step, dtype=torch.int32)), len(X), 1)
-            share = share[0].double()
             x, target, w = X[order], q[order], weight[order]
+        if replica.augmentation:
+            strong = replica.augmentation.strong
+            x = augment(x[None], derive(keys, 105, count), strong=strong, flip=False)[0]
+        if mixup:
+            share = uniform(derive(keys, 102, count), len(X), 1)[0].double()
             x = share * x + (1 - share) * x.flip(0)
             target = share * target + (1 - share) * target.flip(0)
         loss = -(target * torch.log_softmax(module(x), 1)).sum(1)
@@ -97,6 +102,23 @@ def test_training_equals_plain_torch(annealed, mixup, weighted):
     # Bags play no part, and the history says so.
     assert np.isnan(outcome.history["partial_risks"]).all()
     assert np.isnan(outcome.history["empirical_risk"]).all()
+
+
+@pytest.mark.parametrize("mixup", [False, True])
+def test_training_on_changed_rows_equals_plain_torch(mixup):
+    replica = make_replica(mixup=mixup, augmentation=Augmentation(strong=True))
+    (outcome,) = run([replica])
+    module, losses = plain(replica, mixup=mixup)
+    np.testing.assert_allclose(outcome.history["objective"], losses, rtol=1e-6)
+    unchanged = plain(dataclasses.replace(replica, augmentation=None), mixup=mixup)[1]
+    assert not np.allclose(losses, unchanged, rtol=1e-3)
+    for own, expected in zip(outcome.module.parameters(), module.parameters(), strict=True):
+        torch.testing.assert_close(own, expected, rtol=0, atol=1e-6)
+
+
+def test_changed_rows_have_a_stack_of_their_own():
+    changes = [None, Augmentation(), Augmentation(strong=True), Augmentation(flip=True)]
+    assert len({make_replica(augmentation=own).group for own in changes}) == 4
 
 
 def test_a_mixed_stack_equals_its_members_alone():
@@ -164,7 +186,12 @@ def test_a_stopped_run_goes_on_with_the_same_result(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "change",
-    [{"mixup": True}, {"annealed": True}, {"targets": np.full((N, K), 1 / K, np.float32)}],
+    [
+        {"mixup": True},
+        {"annealed": True},
+        {"augmentation": Augmentation()},
+        {"targets": np.full((N, K), 1 / K, np.float32)},
+    ],
 )
 def test_other_settings_have_other_checkpoints(change):
     cpu = torch.device("cpu")

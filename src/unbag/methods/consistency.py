@@ -7,19 +7,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from unbag.bags import Bags
 from unbag.evaluation import Calibration
 from unbag.identity import identify
+from unbag.methods.recipes import has_mirror_images, optimizer_of, row_ratios
 from unbag.training import Outcome, PseudoLabels, Replica
 from unbag.training.temperature import likeliest_temperature
 from unbag.validation import invalid
 
-__all__ = ["add_pseudo_labels", "calibrate", "epochs_of_steps", "row_ratios"]
+__all__ = ["add_pseudo_labels", "calibrate", "epochs_of_steps"]
 
 _KEPT_OUT, _MOST_KEPT_OUT, _KEPT_OUT_ROWS = 0.05, 0.3, 200
 _STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 10_000, 50, 200
 _RATE, _SHRINKAGE = 2e-3, 0.05
-_COLOURS = 3
 
 
 def epochs_of_steps(n_rows: int, batch_size: int) -> int:
@@ -60,8 +59,10 @@ def add_pseudo_labels(
     out = (order < share * n)[unit]
     if out.all():
         raise invalid("bags", "two different rows at least", f"{n}")
-    shape = bags.row_shape
-    flip = len(shape) == 3 and shape[0] == _COLOURS
+    flip = has_mirror_images(bags.row_shape)
+    settings = optimizer_of(replica.module, learning_rate=_RATE, shrinkage=_SHRINKAGE)
+    if given["learning_rate"]:
+        settings["learning_rate"] = given["learning_rate"]
     rows = int((~out).sum())
     batch = given["batch_size"] or min(batch_size, rows)
     weight = replica.sample_weight
@@ -73,16 +74,9 @@ def add_pseudo_labels(
         pseudo_labels=PseudoLabels(**{"flip": flip, **options}),
         batch_size=batch,
         epochs=given["epochs"] or epochs_of_steps(rows, batch),
-        learning_rate=given["learning_rate"] or _RATE,
-        shrinkage=_SHRINKAGE,
         annealed=True,
+        **settings,
     )
-
-
-def row_ratios(bags: Bags, pooled: NDArray[np.float64]) -> NDArray[np.float64]:
-    """θ_mk / p_k for the bag m of every row: (n, K)."""
-    ratios = bags.priors.values / np.where(pooled > 0, pooled, 1)
-    return np.asarray(ratios[bags.bag_index])
 
 
 def calibrate(replica: Replica, outcome: Outcome, pooled: NDArray[np.float64]) -> Calibration:

@@ -32,19 +32,20 @@ from numpy.typing import NDArray
 
 from unbag.evaluation import Calibration
 from unbag.identity import identify
-from unbag.methods.consistency import row_ratios
 from unbag.methods.jobs import Fit, Job, matching_batch_size, noise_of_shares, prepare
+from unbag.methods.recipes import has_mirror_images, optimizer_of, row_ratios
 from unbag.methods.registry import METHODS
 from unbag.models import build_model
 from unbag.priors import ClassPriors
-from unbag.training import Outcome, Replica
+from unbag.training import Augmentation, Outcome, Replica
 from unbag.training.temperature import likeliest_temperature
 from unbag.validation import check_choice, check_number, invalid
 
-__all__ = ["STARTS", "CrossFit", "balanced_posterior", "soft_epochs"]
+__all__ = ["AUGMENTATIONS", "STARTS", "CrossFit", "balanced_posterior", "soft_epochs"]
 
 _Floats = NDArray[np.float64]
 STARTS = ("matched-likelihood", "bag-likelihood", "u-prr")
+AUGMENTATIONS = ("none", "weak", "strong")
 
 _STEPS = 600  # of the start, and the least of a training on soft labels
 _START_ROWS, _FEW_STEPS, _LEAST_EPOCHS = 4_000_000, 200, 10  # of the start where batches are large
@@ -134,12 +135,14 @@ class _Options:
     start: str = "matched-likelihood"
     mixup: bool | None = None
     balanced: bool = True
+    augment: str = "none"
 
     def __post_init__(self) -> None:
         check_number("folds", self.folds, low=2, integer=True)
         if self.rounds is not None:
             check_number("rounds", self.rounds, low=0, integer=True)
         check_choice("start", self.start, STARTS)
+        check_choice("augment", self.augment, AUGMENTATIONS)
         for name in ("mixup", "balanced"):
             value = getattr(self, name)
             if not (isinstance(value, bool | np.bool_) or (name == "mixup" and value is None)):
@@ -189,6 +192,11 @@ class CrossFit:
         self._why = "all rounds were run"
         wide = math.prod(bags.row_shape) >= _MANY_NUMBERS
         self._mixup = wide if self.options.mixup is None else bool(self.options.mixup)
+        self._weak = self._changed = None  # rows of the start, and of trainings on soft labels
+        if self.options.augment != "none":
+            flip = has_mirror_images(bags.row_shape)
+            self._weak = Augmentation(flip=flip)
+            self._changed = Augmentation(self.options.augment == "strong", flip)
         self._log_eta = self._least_losses = np.empty(0)
         self._calibration: Calibration | None = None
         self.failed: Outcome | None = None
@@ -223,6 +231,7 @@ class CrossFit:
                 epochs=max(1, round(self._haste() * epochs)),
                 learning_rate=self.job.learning_rate or _START_RATE,
                 annealed=True,
+                augmentation=self._weak,
                 predicted=bags,
                 test=None,
                 held_out=None,
@@ -289,6 +298,9 @@ class CrossFit:
         module = build_model(
             job.model, bags.row_shape, self._table.n_classes, seed, **job.model_options
         )
+        optimizer = optimizer_of(module, learning_rate=_SOFT_RATE, shrinkage=0.0)
+        if job.learning_rate is not None:
+            optimizer["learning_rate"] = job.learning_rate
         return replace(
             replica,
             bags=bags,
@@ -299,12 +311,13 @@ class CrossFit:
             sample_weight=None if weight is None else weight[rows],
             epochs=job.epochs or soft_epochs(replica.bags.n_rows),
             batch_size=job.batch_size or batch,
-            learning_rate=job.learning_rate or _SOFT_RATE,
             batching="shuffled",
             annealed=True,
             mixup=self._mixup,
+            augmentation=self._changed,
             held_out=None,
             risk_weights=None,
+            **optimizer,
         )
 
     def take_round(self, outcomes: list[Outcome]) -> None:

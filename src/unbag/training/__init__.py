@@ -5,11 +5,12 @@ the one loop; ``batches``, ``networks``, ``randomness``, ``checkpoint`` and ``pr
 """
 
 from unbag.training.engine import PRECISIONS
-from unbag.training.replica import Outcome, PseudoLabels, Replica, TestSet
+from unbag.training.replica import Augmentation, Outcome, PseudoLabels, Replica, TestSet
 from unbag.training.run import resolve_device, train
 
 __all__ = [
     "PRECISIONS",
+    "Augmentation",
     "Outcome",
     "PseudoLabels",
     "Replica",

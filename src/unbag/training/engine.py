@@ -34,6 +34,7 @@ PRECISIONS = {
     "bf16": (torch.float32, torch.bfloat16),
 }
 _BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-8  # Adam's
+_MOMENTUM = 0.9  # of SGD
 
 
 class Stack:
@@ -94,6 +95,7 @@ class Stack:
         self.risk_weights = self._tensor(weights)
         self.learning_rate = self._tensor([r.learning_rate for r in self.replicas])[:, None]
         self.weight_decay = self._tensor([r.weight_decay for r in self.replicas])[:, None]
+        self.sgd = self.replicas[0].optimizer == "sgd"
         shrinkage = [r.shrinkage for r in self.replicas]
         self.shrinkage = self._tensor(shrinkage)[:, None] if any(shrinkage) else None
         annealed = [r.annealed for r in self.replicas]
@@ -225,7 +227,7 @@ class Stack:
         rate = self._rate(step) * active
         if self.shrinkage is not None:
             weights.mul_(1 - rate * self.shrinkage)
-        weights.sub_(self._adam(gradient, rate, step))
+        weights.sub_(self._sgd(gradient, rate) if self.sgd else self._adam(gradient, rate, step))
         buffers.copy_(torch.where(active, buffers, before))
 
         risk = (self.risk_weights * risks * presence[..., None]).sum((-2, -1))
@@ -245,6 +247,11 @@ class Stack:
         correction2 = 1 - torch.pow(_BETA2, step.double())
         change = gradient.copy_(moment2).div_(correction2).sqrt_().add_(_EPS)
         return change.reciprocal_().mul_(moment1).mul_(rate / correction1)
+
+    def _sgd(self, gradient: Tensor, rate: Tensor) -> Tensor:
+        """Change of the weights with Nesterov's momentum, in place of the gradient."""
+        momentum = self.state["moment1"].mul_(_MOMENTUM).add_(gradient)
+        return gradient.add_(momentum, alpha=_MOMENTUM).mul_(rate)
 
     def _rate(self, step: Tensor) -> Tensor:
         """Learning rates (R, 1) of this step, counted from 1."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from unbag.objectives import Objective
 from unbag.objectives.consistency import consistency_weight, divergence, unit
+from unbag.training.augmentation import augment
 from unbag.training.batches import Batches
 from unbag.training.networks import StackedNetwork
 from unbag.training.randomness import derive, uniform
@@ -18,7 +19,8 @@ from unbag.training.rows import Rows
 
 __all__ = ["AdversarialLoss", "BatchLoss", "SoftLabelLoss", "Values", "objective_kind"]
 
-_DROPOUT, _NOISE, _MIX = 100, 101, 102  # what a derived key is for; batches use small numbers
+# What a derived key is for; batches use small numbers.
+_DROPOUT, _NOISE, _MIX, _CHANGE = 100, 101, 102, 105
 Values = tuple[Tensor, Tensor, Tensor]  # losses (R,), partial risks (R, M, K), presence (R, M)
 
 
@@ -65,6 +67,7 @@ class BatchLoss:
         self.keys = keys
         self.step = step
         self.model = network
+        self.augmentation = replicas[0].augmentation
         self.state: dict[str, Tensor] = {}
         self.objectives = self._stack(replicas)
         self._evaluate: Callable[..., Values] = self.evaluate
@@ -97,7 +100,15 @@ class BatchLoss:
 
     def evaluate(self, positions: Tensor) -> Values:
         """Forward pass and objectives."""
-        return self._from_logits(positions, self._forward(self.rows.batch(positions)))
+        return self._from_logits(positions, self._forward(self._batch(positions)))
+
+    def _batch(self, positions: Tensor) -> Tensor:
+        """Rows of a batch, changed where there is augmentation."""
+        x = self.rows.batch(positions)
+        own = self.augmentation
+        if own is None:
+            return x
+        return augment(x, derive(self.keys, _CHANGE, self.step), strong=own.strong, flip=own.flip)
 
     def _forward(self, x: Tensor, *, track: bool = True) -> Tensor:
         keys = derive(self.keys, _DROPOUT)
@@ -141,7 +152,7 @@ class AdversarialLoss(BatchLoss):
         return self._end(positions, x, logits, perturbation)
 
     def _forward_batch(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        x = self.rows.batch(positions)
+        x = self._batch(positions)
         return x, self._forward(x)
 
     def _add_divergence(
@@ -203,7 +214,7 @@ class SoftLabelLoss(BatchLoss):
 
     def evaluate(self, positions: Tensor) -> Values:
         """Forward pass of mixed rows and cross-entropy."""
-        x = self.rows.batch(positions)
+        x = self._batch(positions)
         target = self.targets.gather(1, positions[..., None].expand(-1, -1, self.targets.shape[2]))
         target = target.to(x.dtype)
         if self.mixed is not None:

@@ -17,7 +17,18 @@ from unbag.objectives import BagLikelihood, Objective, ProportionConsistency
 from unbag.training.batches import BATCHINGS
 from unbag.validation import check_choice, check_number, invalid, shorten
 
-__all__ = ["Outcome", "PseudoLabels", "Replica", "Scored", "TestSet", "module_settings"]
+__all__ = [
+    "Augmentation",
+    "Outcome",
+    "PseudoLabels",
+    "Replica",
+    "Scored",
+    "TestSet",
+    "module_settings",
+]
+
+
+OPTIMIZERS = ("adam", "sgd")
 
 
 def module_settings(module: nn.Module) -> tuple[object, ...]:
@@ -70,6 +81,21 @@ class Scored:
     rows: NDArray[np.int64] | None
     group: NDArray[np.int64]
     table: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Random changes of the rows of every batch, see ``training/augmentation.py``.
+
+    Parameters
+    ----------
+    strong : bool
+    flip : bool
+        Whether images may be mirrored, left for right.
+    """
+
+    strong: bool = False
+    flip: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,9 +152,11 @@ class Replica:
         Seed of batches and dropout.
     epochs, batch_size : int
     learning_rate : float
-        Of Adam, the first one where it is annealed.
+        The first one where it is annealed.
+    optimizer : {"adam", "sgd"}
+        Adam, or gradient descent with Nesterov's momentum of 0.9.
     weight_decay : float
-        Added to the gradient, Adam's L2 form.
+        Added to the gradient: the L2 form.
     shrinkage : float
         Weight decay apart from the gradient: a step of rate r multiplies weights by 1 − r times it.
     batching : {"stratified", "shuffled", "whole-bags"}
@@ -154,6 +182,8 @@ class Replica:
         Soft labels: shares of the classes for every row, to train on in place of an objective.
     mixup : bool
         Train on mixtures of two rows and their soft labels; needs batches that are shuffled.
+    augmentation : Augmentation, optional
+        Train on changed rows.
     pseudo_labels : PseudoLabels, optional
         Train on augmented rows and on labels of the network's own; needs ``predicted``, rows that
         are not trained on.
@@ -170,6 +200,7 @@ class Replica:
     learning_rate: float
     weight_decay: float = 0.0
     shrinkage: float = 0.0
+    optimizer: str = "adam"
     batching: str = "stratified"
     sample_weight: NDArray[np.float64] | None = None
     risk_weights: NDArray[np.float64] | None = None
@@ -182,6 +213,7 @@ class Replica:
     annealed: bool = False
     targets: NDArray[np.floating] | None = None
     mixup: bool = False
+    augmentation: Augmentation | None = None
     pseudo_labels: PseudoLabels | None = None
     predicted: Bags | None = None
 
@@ -192,6 +224,7 @@ class Replica:
         check_number("weight_decay", self.weight_decay, low=0)
         check_number("shrinkage", self.shrinkage, low=0)
         check_choice("batching", self.batching, BATCHINGS)
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
         if (self.objective is None) == (self.targets is None):
             raise invalid("targets", "given in place of an objective", "both or neither")
         if self.targets is not None:
@@ -208,6 +241,9 @@ class Replica:
                 raise invalid("pseudo_labels", allowed, type(self.objective).__name__)
             if self.predicted is None:
                 raise invalid("predicted", "given together with pseudo_labels", "None")
+            if self.augmentation is not None:
+                allowed = "None with pseudo_labels, which have their own"
+                raise invalid("augmentation", allowed, self.augmentation)
         if not any(p.requires_grad for p in self.module.parameters()):
             raise invalid("module", "one with parameters to train", "none that requires_grad")
         if self.test is not None:
@@ -277,8 +313,10 @@ class Replica:
             self.rows_per_batch,
             self.bags.n_rows // self.rows_per_batch,
             self.batching,
+            self.optimizer,
             self.sample_weight is not None,
             self.is_adversarial,
+            self.augmentation,
             self.pseudo_labels,
             None if self.objective is None else id(self.objective.loss),
             self.targets is None,

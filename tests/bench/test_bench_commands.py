@@ -73,17 +73,28 @@ def test_what_is_asked_for(asked):
         "methods": list(METHODS),
         "trials": 5,
         "figures": False,
+        "ablations": False,
         "quick": False,
         "device": "auto",
         "precision": "auto",
         "verbose": False,
     }
     lists = ["--datasets", "mnist, usps", "--methods", "u-prr,"]
-    others = ["--trials", 2, "--figures", "--precision", "bf16", "--results", "my folder"]
+    others = [
+        "--trials",
+        2,
+        "--figures",
+        "--ablations",
+        "--precision",
+        "bf16",
+        "--results",
+        "my folder",
+    ]
     result = run("run", *lists, *others)
     assert asked[1]["datasets"] == ["mnist", "usps"]
     assert asked[1]["methods"] == ["u-prr"]
     assert (asked[1]["trials"], asked[1]["figures"], asked[1]["precision"]) == (2, True, "bf16")
+    assert asked[1]["ablations"]
     assert result.stdout.endswith("Next: unbag bench table --results 'my folder'\n")
 
 
@@ -141,7 +152,11 @@ def test_bad_input_is_told_in_one_line(here, arguments, message):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--quick", "--figures"], "the figures need the full study"), (["--trials", "0"], "trials")],
+    [
+        (["--quick", "--figures"], "the figures need the full study"),
+        (["--quick", "--ablations"], "the ablations need the full study"),
+        (["--trials", "0"], "trials"),
+    ],
 )
 def test_options_that_do_not_fit_are_refused(arguments, message):
     result = run("run", *arguments)

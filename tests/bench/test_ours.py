@@ -1,4 +1,6 @@
-"""Methods of our own in the study: their jobs, their records, their table."""
+"""Methods of our own in the study: their jobs, their records, their tables."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,10 +8,13 @@ from tiny_study import HERE, made_choices, made_record, plain, write_cells
 
 from unbag.bench import Records, Results, run_study, running
 from unbag.bench.cells import Published, differs, published
-from unbag.bench.ours import ours
-from unbag.bench.study import Data, Run, our_run
+from unbag.bench.ours import ablations, noise, ours
+from unbag.bench.running import ABLATIONS, ablation_runs, noise_runs
+from unbag.bench.study import SETTINGS, STUDY, Data, Run, our_run
 from unbag.bench.tables import write_tables
 from unbag.exceptions import InvalidInputError
+from unbag.methods.crossfit import CrossFit
+from unbag.methods.jobs import prepare
 
 pytestmark = pytest.mark.usefixtures("small")
 PART = {"datasets": ["pendigits"], "settings": ["symmetric-0.5"], "device": "cpu", "trials": 1}
@@ -57,6 +62,8 @@ def test_they_are_trained_once_and_need_no_choices(tmp_path):
 def test_quick_runs_have_none(tmp_path):
     with pytest.raises(InvalidInputError, match=r"methods must be some of .* in quick runs"):
         run_study(tmp_path, **PART, methods=["crossfit"], quick=True)
+    with pytest.raises(InvalidInputError, match="ablations must be False in quick runs"):
+        run_study(tmp_path, **PART, ablations=True, quick=True)
 
 
 def test_a_difference_that_chance_explains_is_not_significant():
@@ -92,3 +99,61 @@ def test_the_table(tmp_path):
 def test_nothing_is_there_yet(tmp_path):
     write_cells(tmp_path, {("asymmetric", "u-prr"): [3.0]})
     assert ours(Results(tmp_path)) == ["None are made yet."]
+
+
+def test_every_ablation_is_a_job_of_its_own():
+    runs = ablation_runs(STUDY)
+    assert len(set(runs)) == len(runs) == sum(len(changes) + 1 for changes in ABLATIONS.values())
+    for run in runs:  # hyperparameters are checked
+        job = Data(run.dataset).job(run)
+        if job.method == "crossfit":
+            CrossFit(job, "float32")
+        else:
+            prepare(job, "float32")
+    assert ablation_runs(["usps"]) == []
+
+
+def test_ablations_and_noise_are_run_and_shown(tmp_path, monkeypatch):
+    few = {("mnist", "symmetric-0.5", "crossfit"): (("no mixup", {"mixup": False}),)}
+    monkeypatch.setattr(running, "ABLATIONS", few)
+    monkeypatch.setattr(running, "NOISE_RATES", (0.0, 0.05))
+    part = {**PART, "datasets": ["mnist", "usps"], "methods": ["crossfit"]}
+    report = run_study(tmp_path, **part, ablations=True)
+    # Two cells, one change, and noise in four settings of which one without noise is a cell.
+    assert report.trained == 2 + 1 + 2 * len(SETTINGS) - 1
+    assert run_study(tmp_path, **part, ablations=True).trained == 0
+    (changed,) = [r for r in report.records if r.run.options]
+    whole = report.records[our_run("mnist", "symmetric-0.5", "crossfit", 0)]
+    (table,) = ablations(Results(tmp_path))
+    difference = f"{100 * (changed.error - whole.error):+.2f}"
+    assert [row[3:] for row in table.rows] == [
+        ("no mixup", f"{100 * whole.error:.2f}", f"{100 * changed.error:.2f}", difference)
+    ]
+    (table,) = noise(Results(tmp_path))
+    assert [row[:2] for row in table.rows] == [(setting, "crossfit") for setting in SETTINGS]
+    first = table.rows[0]
+    assert first[2] == f"{100 * whole.error:.2f}"
+    assert first[3:5] == ("—", "—")  # rates that were not run here
+    assert first[5] != "—"
+
+
+def test_noise_beside_that_of_the_paper(tmp_path):
+    choices = made_choices("mnist")
+    choices.save(tmp_path)
+    own = noise_runs(2)
+    theirs = [
+        replace(choices.run(r.setting, "u-prr", r.trial), prior_noise=r.prior_noise) for r in own
+    ]
+    records = [made_record(r, 3.0 + r.trial) for r in own]
+    Records(tmp_path).add([*records, *(made_record(r, 5.0 + r.trial) for r in theirs)], HERE)
+    (table,) = noise(Results(tmp_path))
+    assert table.rows[:2] == (
+        ("symmetric-0.5", "u-prr", *["5.50 (0.71)"] * 4),
+        ("symmetric-0.5", "crossfit", *["3.50 (0.71)"] * 4),
+    )
+
+
+def test_neither_is_there_yet(tmp_path):
+    write_cells(tmp_path, {("asymmetric", "u-prr"): [3.0]})
+    for block in (ablations, noise):
+        assert block(Results(tmp_path)) == ["None are made yet."]

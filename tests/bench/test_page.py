@@ -1,5 +1,6 @@
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,26 @@ def test_a_dataset_without_a_grid(tmp_path):
     assert "best of the grid" not in block(filled, "missing")
     assert "<br>grid" not in filled
     assert "| CIFAR-10 | 0 | 64 | 0 | 0 |" in block(filled, "runs")
+    assert block(filled, "rates") == "None are made yet."
+
+
+def test_whole_runs_besides_those_of_the_tables(tmp_path):
+    plain = made_choices("cifar10", by_test_error={setting: {} for setting in SETTINGS})
+    write_cells(tmp_path, {("asymmetric", "prop"): [50.0, 51.0]}, plain)
+    other = replace(plain.run("asymmetric", "prop", 0), learning_rate=1e-4)
+    chose = replace(plain.run("symmetric-0.5", "u-prr", 0), held_out=True)
+    extra = [
+        made_record(other, 40.0),
+        made_record(replace(other, trial=1), 42.0),
+        made_record(chose, 30.0, label_free_error=0.31),
+        made_record(replace(chose, epochs=20), 77.0, label_free_error=0.77),  # not whole
+    ]
+    Records(tmp_path).add(extra, HERE)
+    text = block(fill(ALL, Results(tmp_path)), "rates")
+    name = "| CIFAR-10 | symmetric-0.5 | u-prr, α 0.7, s_GA 5 | 0.001 |"
+    assert f"{name} 31.00 | 30.00 |" in text
+    assert "| CIFAR-10 | asymmetric | prop | 0.0001 | 2 | 41.00 | 50.50 |" in text
+    assert text.count("CIFAR-10") == 2
 
 
 def test_text_without_blocks_is_left_alone(results):

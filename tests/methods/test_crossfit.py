@@ -204,6 +204,13 @@ def test_small_bags_stay_whole_in_the_batches_of_the_start():
     assert work().start()[0].batching == "stratified"
 
 
+def test_without_calibration_the_temperature_is_one():
+    for calibrated in (True, False):
+        crossfit = run_start(work(hyperparameters={"calibrated": calibrated, "rounds": 1}))
+        crossfit.take_round(train(crossfit.round(), device="cpu"))
+        assert (crossfit._calibration.temperature == 1) != calibrated
+
+
 @pytest.mark.parametrize(("d", "expected"), [(4, False), (9, True)])
 def test_mixup_where_rows_have_many_numbers(d, expected):
     crossfit = run_start(work(make(d=d)))
@@ -363,6 +370,7 @@ def test_priors_of_lower_rank_are_learned_from():
         ({"rounds": -1}, "rounds must be a whole number of at least 0, got -1"),
         ({"start": "prop"}, "start must be one of 'matched-likelihood', .*got 'prop'"),
         ({"augment": True}, "augment must be one of 'none', 'weak', 'strong', got True"),
+        ({"calibrated": 1}, "calibrated must be True or False, got 1"),
         ({"mixup": 0.5}, "mixup must be True or False, got 0.5"),
         ({"alpha": 0.5}, "method 'crossfit' has no hyperparameter 'alpha'"),
         (

@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from unbag.bench.cells import Published, Results, deviation, differs, mean, published
 from unbag.bench.formats import Table
-from unbag.bench.study import DATASET_NAMES, OURS, SETTINGS, TRIALS, our_run
+from unbag.bench.running import ABLATIONS, FIGURE_DATASET, NOISE_RATES
+from unbag.bench.study import DATASET_NAMES, OURS, SETTINGS, TRIALS, Run, our_run
 
-__all__ = ["ours"]
+__all__ = ["ablations", "noise", "ours"]
 
 _BEST = "u-prr"  # the paper's method
 _RECIPES = ("consistency", "crossfit-augmented", "crossfit")  # the first that was run is the best
 _LABELS = ("supervised", "supervised-augmented")
+_SHOWN = "crossfit"  # beside u-prr, with noise of the priors
 
 
 @dataclass(frozen=True)
@@ -111,3 +113,50 @@ def _distances(rows: Sequence[_Row]) -> Sequence[str]:
         f"Error above that of the network with labels, in points, as the mean over {len(whole)} "
         f"cells: {', '.join(parts)}."
     ]
+
+
+def ablations(results: Results) -> Sequence[str | Table]:
+    """Table of the ablations that have a run."""
+    rows = []
+    for where, changes in ABLATIONS.items():
+        whole = _error(results, our_run(*where, 0))
+        for name, options in changes:
+            changed = _error(results, our_run(*where, 0, **options))
+            if math.isnan(whole) or math.isnan(changed):
+                continue
+            numbers = f"{whole:.2f}", f"{changed:.2f}", f"{changed - whole:+.2f}"
+            rows.append((DATASET_NAMES[where[0]], where[1], where[2], name, *numbers))
+    if not rows:
+        return ["None are made yet."]
+    headings = ("dataset", "setting", "method", "change", "as it is", "changed", "difference")
+    return [Table(headings, tuple(rows))]
+
+
+def _error(results: Results, run: Run) -> float:
+    record = results.trials(run).get(run.trial)
+    return math.nan if record is None else 100 * record.error
+
+
+def noise(results: Results) -> Sequence[str | Table]:
+    """Table of errors with noise of the priors, of our method beside u-prr."""
+    choices = results.choices.get(FIGURE_DATASET)
+    rows = []
+    for setting in SETTINGS:
+        plain = {_SHOWN: our_run(FIGURE_DATASET, setting, _SHOWN, 0)}
+        if choices is not None:
+            plain = {"u-prr": choices.run(setting, "u-prr", 0), **plain}
+        for name, run in plain.items():
+            cells = [_mean(results, replace(run, prior_noise=rate)) for rate in NOISE_RATES]
+            if any(cells):
+                rows.append((setting, name, *(cell or "—" for cell in cells)))
+    if not any(row[1] == _SHOWN for row in rows):
+        return ["None are made yet."]
+    headings = ("setting", "method", *(f"{100 * rate:g} %" for rate in NOISE_RATES))
+    return [Table(headings, tuple(rows))]
+
+
+def _mean(results: Results, run: Run) -> str:
+    errors = [100 * record.error for record in results.trials(run).values()]
+    if len(errors) < 2:
+        return "".join(f"{error:.2f}" for error in errors)
+    return f"{mean(errors):.2f} ({deviation(errors):.2f})"

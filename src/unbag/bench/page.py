@@ -16,8 +16,14 @@ from unbag.bench.choices import setting_shares
 from unbag.bench.drawing import Figure, grid_runs
 from unbag.bench.figures import plan_figures, save_figures
 from unbag.bench.formats import Table, markdown
-from unbag.bench.ours import ours
-from unbag.bench.running import FIGURE_DATASET, cell_runs, figure_runs
+from unbag.bench.ours import ablations, noise, ours
+from unbag.bench.running import (
+    FIGURE_DATASET,
+    ablation_runs,
+    cell_runs,
+    figure_runs,
+    noise_runs,
+)
 from unbag.bench.study import DATASET_NAMES, OURS, SETTINGS, STUDY, Run, our_run
 from unbag.bench.tables import (
     PAPER_TABLES,
@@ -163,42 +169,44 @@ def _grid_choice(results: Results) -> _Blocks:
 
 
 def _rates(results: Results) -> _Blocks:
-    """Show whole runs that were made besides, of datasets whose choices rest on short ones."""
-    rows = []
+    """Show whole runs of datasets without a grid: with rows held out, and cells of other rates."""
+    held_out, cells = [], []
     for dataset, made in results.choices.items():
         if STUDY[dataset].has_grid:
             continue
         served = _served(results, dataset)
-        for record in results.records:
-            run = record.run
+        for run in sorted({replace(record.run, trial=0) for record in results.records}, key=_order):
             whole = run.dataset == dataset and run.epochs == STUDY[dataset].epochs
-            if not whole or replace(run, trial=0) in served:
+            if not whole or run in served:
                 continue
-            ours = results.trials(made.run(run.setting, run.method, 0)).get(run.trial)
+            trials = results.trials(run)
             own = "".join(f", {_SYMBOLS[n]} {v:g}" for n, v in run.hyperparameters.items())
-            rows.append(
-                (
-                    DATASET_NAMES[dataset],
-                    run.setting,
-                    run.method + own,
-                    f"{run.learning_rate:g}",
-                    "4/5" if run.held_out else "all",
-                    f"{100 * record.error:.2f}",
-                    "—" if ours is None else f"{100 * ours.error:.2f}",
-                )
-            )
-    if not rows:
+            name = (DATASET_NAMES[dataset], run.setting, run.method + own, f"{run.learning_rate:g}")
+            if run.held_out:
+                free = trials[0].label_free_error
+                shown = "—" if free is None else _percent([free])
+                held_out.append((*name, shown, _percent([trials[0].error])))
+            else:
+                chosen = results.trials(made.run(run.setting, run.method, 0))
+                errors = [[r.error for r in found.values()] for found in (trials, chosen)]
+                cells.append((*name, str(len(trials)), *map(_percent, errors)))
+    if not held_out and not cells:
         return ["None are made yet."]
-    headings = (
-        "dataset",
-        "setting",
-        "method",
-        "learning rate",
-        "rows",
-        "error",
-        "with the chosen rate, all rows",
-    )
-    return [Table(headings, tuple(sorted(rows)))]
+    first = ("dataset", "setting", "method", "learning rate")
+    return [
+        Table((*first, "label-free error", "test error"), tuple(held_out)),
+        "Cells with other learning rates than the chosen one, mean test error:",
+        Table((*first, "trials", "error", "with the chosen rate"), tuple(cells)),
+    ]
+
+
+def _order(run: Run) -> tuple[object, ...]:
+    own = tuple(run.hyperparameters.values())
+    return list(SETTINGS).index(run.setting), run.method, own, run.learning_rate or 0.0
+
+
+def _percent(errors: Sequence[float]) -> str:
+    return f"{100 * mean(errors):.2f}" if errors else "—"
 
 
 def _hyperparameters(own: dict[str, dict[str, float]]) -> list[str]:
@@ -228,6 +236,7 @@ def _runs(results: Results) -> _Blocks:
 def _served(results: Results, dataset: str) -> dict[Run, str]:
     """Say what runs serve, those of trial 0, since every trial serves what the first one does."""
     ours = [our_run(dataset, setting, method, 0) for setting in SETTINGS for method in OURS]
+    ours += [*ablation_runs([dataset]), *(r for r in noise_runs(1) if r.dataset == dataset)]
     made = results.choices.get(dataset)
     if made is None:
         return dict.fromkeys(ours, "tables")
@@ -285,6 +294,8 @@ BLOCKS: dict[str, Callable[[Results], _Blocks]] = {
     "rates": _rates,
     "runs": _runs,
     "ours": ours,
+    "ablations": ablations,
+    "noise": noise,
     "environment": _environment,
     "figures": _figures,
 }

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from unbag.bench.choices import Choices, choose
 from unbag.bench.records import Environment, Record, Records
@@ -13,6 +14,7 @@ from unbag.training import Outcome, resolve_device
 from unbag.validation import check_choice, check_number, invalid
 
 __all__ = [
+    "ABLATIONS",
     "DROPOUTS",
     "FIGURE_DATASET",
     "NOISE_RATES",
@@ -23,8 +25,10 @@ __all__ = [
     "SHARE_METHODS",
     "WEIGHT_DECAYS",
     "Report",
+    "ablation_runs",
     "cell_runs",
     "figure_runs",
+    "noise_runs",
     "quick_choices",
     "run_study",
 ]
@@ -41,6 +45,31 @@ WEIGHT_DECAYS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e1)
 NOISE_RATES = (0.0, 0.01, 0.03, 0.05)
 SHARES = (1 / 27, 1 / 9, 1 / 3, 1.0)
 SHARE_METHODS = ("u-prr", "unbiased")
+
+# Dataset, setting and method; then what is changed, in words and as options.
+_Change = tuple[str, dict[str, Any]]
+_CROSSFIT: tuple[_Change, ...] = (
+    ("no rounds", {"rounds": 0}),
+    ("one round", {"rounds": 1}),
+    ("two folds", {"folds": 2}),
+    ("ten folds", {"folds": 10}),
+    ("start by `bag-likelihood`", {"start": "bag-likelihood"}),
+    ("start by `u-prr`", {"start": "u-prr"}),
+    ("no temperature", {"calibrated": False}),
+    ("labels not balanced", {"balanced": False}),
+    ("no mixup", {"mixup": False}),
+)
+_CONSISTENCY: tuple[_Change, ...] = (
+    ("no pseudo-labels", {"weight": 0.0}),
+    ("no teacher", {"teacher": False}),
+    ("threshold 0.95", {"threshold": 0.95}),
+    ("labels not balanced", {"balanced": False}),
+)
+ABLATIONS: dict[tuple[str, str, str], tuple[_Change, ...]] = {
+    ("mnist", "symmetric-0.5", "crossfit"): _CROSSFIT,
+    ("mnist", "symmetric-0.1", "crossfit"): _CROSSFIT,
+    ("cifar10", "symmetric-0.5", "consistency"): _CONSISTENCY,
+}
 
 
 @dataclass(frozen=True)
@@ -138,6 +167,7 @@ def run_study(
     methods: Sequence[str] = METHODS,
     trials: int = TRIALS,
     figures: bool = False,
+    ablations: bool = False,
     quick: bool = False,
     device: str = "auto",
     precision: str = "auto",
@@ -157,6 +187,9 @@ def run_study(
     trials : int, default=5
     figures : bool, default=False
         Also run what only the figures need (MNIST).
+    ablations : bool, default=False
+        Also run our own methods with parts left out, and with noise of the priors (MNIST,
+        CIFAR-10).
     quick : bool, default=False
         A first try without choices: fixed hyperparameters and 50 epochs.
     device : str, default="auto"
@@ -181,6 +214,8 @@ def run_study(
     check_number("trials", trials, low=1, integer=True)
     ours = [method for method in methods if method in OURS]
     theirs = [method for method in methods if method in METHODS]
+    if quick and ablations:
+        raise invalid("ablations", "False in quick runs", True, "run the full study.")
     if quick and ours:
         remedy = "leave it out, or run the full study."
         raise invalid("methods", f"some of {', '.join(METHODS)} in quick runs", ours[0], remedy)
@@ -209,6 +244,9 @@ def run_study(
         for method in ours
         for trial in range(trials)
     )
+    if ablations:
+        ensure(ablation_runs(datasets))
+        ensure(run for run in noise_runs(trials) if run.dataset in datasets)
     return Report(records, len(ensure.trained), len(ensure.found))
 
 
@@ -278,3 +316,24 @@ def figure_runs(choices: Choices, trials: int) -> list[Run]:
         for trial in range(trials)
     ]
     return runs
+
+
+def ablation_runs(datasets: Iterable[str]) -> list[Run]:
+    """Make the runs of the ablations, trial 0 of each."""
+    wanted = set(datasets)
+    return [
+        our_run(*where, 0, **options)
+        for where, changes in ABLATIONS.items()
+        if where[0] in wanted
+        for _, options in (("as it is", {}), *changes)
+    ]
+
+
+def noise_runs(trials: int) -> list[Run]:
+    """Make the runs with noise of the priors."""
+    return [
+        replace(our_run(FIGURE_DATASET, setting, "crossfit", trial), prior_noise=rate)
+        for setting in SETTINGS
+        for rate in NOISE_RATES
+        for trial in range(trials)
+    ]

@@ -76,6 +76,10 @@ def run_command(
     figures: Annotated[
         bool, typer.Option(help=f"Also run what only the figures need ({FIGURE_DATASET}).")
     ] = False,
+    ablations: Annotated[
+        bool,
+        typer.Option(help="Also run our methods with parts left out and with noisy priors."),
+    ] = False,
     quick: Annotated[
         bool,
         typer.Option("--quick", help=f"A first try: {', '.join(QUICK_DATASETS)}, 50 epochs."),
@@ -95,8 +99,9 @@ def run_command(
 
     Example: unbag bench run --datasets pendigits,usps --methods prop,u-prr
     """
-    if quick and figures:
-        raise typer.BadParameter("the figures need the full study.", param_hint="--figures")
+    for name, wanted in (("figures", figures), ("ablations", ablations)):
+        if quick and wanted:
+            raise typer.BadParameter(f"the {name} need the full study.", param_hint=f"--{name}")
     folder = results or Path(QUICK_RESULTS if quick else RESULTS)
     default = QUICK_DATASETS if quick else tuple(STUDY)
     start = time.perf_counter()
@@ -109,6 +114,7 @@ def run_command(
                 methods=_split(methods),
                 trials=trials or (1 if quick else TRIALS),
                 figures=figures,
+                ablations=ablations,
                 quick=quick,
                 device=device,
                 precision=precision,

@@ -135,6 +135,7 @@ class _Options:
     start: str = "matched-likelihood"
     mixup: bool | None = None
     balanced: bool = True
+    calibrated: bool = True
     augment: str = "none"
 
     def __post_init__(self) -> None:
@@ -143,7 +144,7 @@ class _Options:
             check_number("rounds", self.rounds, low=0, integer=True)
         check_choice("start", self.start, STARTS)
         check_choice("augment", self.augment, AUGMENTATIONS)
-        for name in ("mixup", "balanced"):
+        for name in ("mixup", "balanced", "calibrated"):
             value = getattr(self, name)
             if not (isinstance(value, bool | np.bool_) or (name == "mixup" and value is None)):
                 raise invalid(name, "True or False", repr(value))
@@ -328,7 +329,7 @@ class CrossFit:
         for fold, outcome in enumerate(outcomes):
             assert outcome.logits is not None
             log_eta[self._fold == fold] = _log_softmax(outcome.logits)
-        temperature = self._temperature(log_eta)
+        temperature = self._temperature(log_eta) if self.options.calibrated else 1.0
         log_eta = _log_softmax(log_eta / temperature)
         # The start was trained on the rows that are kept out, so it is no fair measure.
         if self.rounds and self._worse(log_eta):

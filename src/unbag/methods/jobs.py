@@ -167,9 +167,9 @@ class Job:
     hyperparameters : dict
         Of the method: ``alpha`` and ``ascent_scale`` (u-prr), ``flood_level`` (u-flood),
         ``consistency`` (prop-cr), ``matching`` (matched-likelihood); of crossfit ``matching``,
-        ``folds``, ``rounds``, ``start``, ``mixup``, ``balanced`` and ``augment``; of consistency
-        ``matching``, ``purity``, ``threshold``, ``teacher``, ``balanced``, ``flip`` and
-        ``weight``.
+        ``folds``, ``rounds``, ``start``, ``mixup``, ``balanced``, ``calibrated`` and
+        ``augment``; of consistency ``matching``, ``purity``, ``threshold``, ``teacher``,
+        ``balanced``, ``flip`` and ``weight``.
     loss : str or callable
         The loss ℓ of every class.
     model : str, nn.Module or factory

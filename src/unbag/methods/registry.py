@@ -96,7 +96,7 @@ METHODS: dict[str, Method] = {
         "crossfit",
         "soft labels from bags, by networks of folds",
         objectives.MatchedLikelihood,
-        options=("folds", "rounds", "start", "mixup", "balanced", "augment"),
+        options=("folds", "rounds", "start", "mixup", "balanced", "calibrated", "augment"),
         is_procedure=True,
     ),
     "consistency": Method(

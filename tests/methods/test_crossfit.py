@@ -1,6 +1,7 @@
 """crossfit: soft labels of bags by models that were not trained on the row."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -251,6 +252,22 @@ def test_residual_networks_learn_soft_labels_by_gradient_descent():
         assert last.shrinkage > 0
     other = run_start(work()).last()
     assert (other.optimizer, other.shrinkage) == ("adam", 0)
+
+
+def test_the_bags_of_rows_kept_out_confirm_what_was_learned():
+    theta = 0.85 * np.eye(K) + 0.05
+    bags = unbag.make_bags(*gaussians(600, spread=3.0), theta, random_state=0)
+    shuffled = unbag.Bags(np.random.default_rng(0).permutation(bags.X), bags.bag_index, theta)
+    low = []
+    for own in (bags, shuffled):
+        (fit,) = fit_many([work(own, epochs=20, model="mlp").job], device="cpu")
+        said = re.search(
+            r"bags of (\d+) rows kept out are .* chance \((.*) to", fit.outcome.stop_reason
+        )
+        assert int(said[1]) == work(own)._kept_out.sum()
+        low.append(float(said[2]))
+    assert low[0] > 1.2
+    assert low[1] < 1
 
 
 def test_few_rows_have_no_rounds():

@@ -191,6 +191,7 @@ class CrossFit:
         self.rounds = 0  # accepted
         self.ended = self._most == 0 or not self._kept_out.any()
         self._why = "all rounds were run"
+        self._confirmation = ""
         wide = math.prod(bags.row_shape) >= _MANY_NUMBERS
         self._mixup = wide if self.options.mixup is None else bool(self.options.mixup)
         self._weak = self._changed = None  # rows of the start, and of trainings on soft labels
@@ -337,6 +338,7 @@ class CrossFit:
             self._why = "the next made the bags of rows that were kept out less likely"
             return
         self._compare_with(log_eta)
+        self._confirmation = f"; {_likelihood_gain(-self._losses(log_eta[self._kept_out]))}"
         step = 1.0 if self._faint else _STEP
         self._log_eta = _log_softmax((1 - step) * self._log_eta + step * log_eta)
         self._calibration = Calibration(temperature, np.zeros(self._table.n_classes))
@@ -384,10 +386,25 @@ class CrossFit:
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} rounds"
         mixup = "with" if self._mixup else "without"
         reason = f"{rounds} {mixup} mixup after a start by {self.options.start}: {self._why}"
+        reason += self._confirmation
         if self._most == 0 or not self._kept_out.any():
             reason = f"no rounds after a start by {self.options.start}"
         reason = outcome.stop_reason if outcome.diverged else reason
         return Fit(replace(outcome, stop_reason=reason), *self._priors, self._calibration)
+
+
+def _likelihood_gain(gains: _Floats) -> str:
+    """Say how much likelier than by chance bags are; gains are logarithms, one a row.
+
+    Examples
+    --------
+    >>> _likelihood_gain(np.log([1.5, 1.6, 1.4, 1.5]))
+    'bags of 4 rows kept out are 1.50 times as likely as by chance (1.43 to 1.57)'
+    """
+    margin = 1.96 * gains.std() / np.sqrt(len(gains))
+    middle, low, high = np.exp(gains.mean() + np.array([0, -margin, margin]))
+    text = f"bags of {len(gains):,} rows kept out are {middle:.2f} times as likely as by chance"
+    return f"{text} ({low:.2f} to {high:.2f})"
 
 
 def _soft_batch(n: int) -> int:

@@ -11,7 +11,8 @@ import unbag
 from unbag.exceptions import InvalidInputError
 from unbag.identity import identify
 from unbag.methods import Job, fit_many
-from unbag.methods.crossfit import CrossFit, balanced_posterior
+from unbag.methods.crossfit import CrossFit
+from unbag.methods.recipes import balanced_posterior
 from unbag.training import Augmentation, TestSet, train
 
 K = 3
@@ -176,6 +177,23 @@ def test_where_priors_say_little_rounds_take_whole_steps_with_sharper_labels():
         own = crossfit._fold == fold
         np.testing.assert_allclose(crossfit._log_eta[own], expected, atol=1e-9)
     assert not np.allclose(before, crossfit._log_eta, atol=1e-2)
+
+
+def test_where_priors_say_little_the_start_is_the_mean_of_five_networks():
+    bags = unbag.make_bags(*gaussians(600), FAINT, random_state=0)
+    crossfit = work(bags, epochs=3)
+    replicas = crossfit.start()
+    assert len(replicas) == 5
+    assert len(work(bags.with_priors(THETA)).start()) == 1
+    assert len({replica.seed for replica in replicas}) == 5
+    assert len({replica.group for replica in replicas}) == 1
+    first = [next(replica.module.parameters()).sum().item() for replica in replicas]
+    assert len(set(first)) == 5
+    outcomes = train(replicas, device="cpu")
+    crossfit.take_start(outcomes)
+    parts = [torch.log_softmax(torch.from_numpy(o.logits), 1).numpy() for o in outcomes]
+    expected = torch.log_softmax(torch.from_numpy(np.mean(parts, 0)), 1).numpy()
+    np.testing.assert_allclose(crossfit._log_eta, expected, atol=1e-9)
 
 
 def test_where_priors_say_little_a_round_is_compared_with_the_best():

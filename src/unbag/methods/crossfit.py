@@ -1,6 +1,7 @@
 r"""crossfit: every row gets a soft label from its bag and networks of folds.
 
-1. A start on all rows, by ``matched-likelihood``.
+1. A start on all rows, by ``matched-likelihood``. Where Θ says little, five networks differ much
+   and the mean of their log-probabilities is better than any: there they all are the start.
 2. Rounds. A row's soft label is its posterior given the bag,
 
    .. math:: q_{ik} \propto \eta_k(x_i) \, c_{mk}, \qquad \frac1{n_m} \sum_{i \in m} q_{ik} =
@@ -29,11 +30,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from unbag.evaluation import Calibration
 from unbag.identity import identify
 from unbag.methods.jobs import Fit, Job, matching_batch_size, noise_of_shares, prepare
-from unbag.methods.recipes import has_mirror_images, optimizer_of, row_ratios
+from unbag.methods.recipes import (
+    balanced_posterior,
+    has_mirror_images,
+    log_softmax,
+    optimizer_of,
+    row_ratios,
+)
 from unbag.methods.registry import METHODS
 from unbag.models import build_model
 from unbag.priors import ClassPriors
@@ -41,7 +49,7 @@ from unbag.training import Augmentation, Outcome, Replica
 from unbag.training.temperature import likeliest_temperature
 from unbag.validation import check_choice, check_number, invalid
 
-__all__ = ["AUGMENTATIONS", "STARTS", "CrossFit", "balanced_posterior", "soft_epochs"]
+__all__ = ["AUGMENTATIONS", "STARTS", "CrossFit", "soft_epochs"]
 
 _Floats = NDArray[np.float64]
 STARTS = ("matched-likelihood", "bag-likelihood", "u-prr")
@@ -51,79 +59,17 @@ _STEPS = 600  # of the start, and the least of a training on soft labels
 _START_ROWS, _FEW_STEPS, _LEAST_EPOCHS = 4_000_000, 200, 10  # of the start where batches are large
 _SMALL_BAG_STEPS = 2000
 _ROUNDS, _STEP = 3, 0.5  # half a step from the log-probabilities before to the new ones
-# Where the shares of bags differ by less than those of ten rows do, rounds take whole steps, their
-# labels are sharper, and there are more of them.
-_FAINT, _MANY_ROUNDS, _SHARPENING, _FAINT_ERRORS = 10.0, 10, 2.0, 2.0
+# Where the shares of bags differ by less than those of ten rows do, the start is several networks,
+# rounds take whole steps, their labels are sharper, and there are more of them.
+_FAINT, _STARTS, _MANY_ROUNDS, _SHARPENING, _FAINT_ERRORS = 10.0, 5, 10, 2.0, 2.0
 _START_RATE, _SOFT_RATE = 2e-3, 1e-3
 _FEW_EPOCHS, _MANY_EPOCHS = 12, 150
 _LEAST_BATCH, _MOST_BATCH = 32, 512
 _VALIDATION, _MOST_VALIDATION, _VALIDATION_ROWS = 0.1, 0.3, 200
 _LEAST_RECORDS = 4  # for every fold; below, there are no rounds
-_FITTING_STEPS = 50
-_TRUST = 30  # rows at which the shares of a bag count half
 # Between two rows of few numbers there may lie the region of another class.
 _MANY_NUMBERS = 8
 _SMALLEST = 1e-30
-
-
-def balanced_posterior(
-    log_eta: _Floats,
-    bag_index: NDArray[np.int64],
-    theta: _Floats,
-    pooled: _Floats,
-    weight: _Floats | None = None,
-    *,
-    balanced: bool = True,
-) -> NDArray[np.float32]:
-    r"""Posterior of every row given its bag, whose mean over the bag is the bag's shares.
-
-    The factors :math:`c_{mk} = (\theta_{mk}/p_k) \, g_{mk}^{n_m / (n_m + 30)}`, with g found by
-    iterative proportional fitting. Shares of a few rows differ from those of the bag that they
-    were drawn from, so small bags are balanced in part.
-
-    Parameters
-    ----------
-    log_eta : array of shape (n, K)
-        Log-probabilities under the pooled prior.
-    bag_index : integer array of shape (n,)
-    theta : array of shape (M, K)
-    pooled : array of shape (K,)
-    weight : array of shape (n,), optional
-    balanced : bool, default=True
-        Otherwise g = 1.
-
-    Examples
-    --------
-    >>> eta = np.array([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6], [0.2, 0.8]])
-    >>> theta, bag_index = np.array([[0.5, 0.5]]), np.zeros(4, int)
-    >>> balanced_posterior(np.log(eta), bag_index, theta, theta[0]).mean(0).round(2)
-    array([0.59, 0.41], dtype=float32)
-    """
-    m, k = theta.shape
-    if weight is not None:
-        weight = weight / weight.mean()
-    counts = np.bincount(bag_index, weights=weight, minlength=m)[:, None]
-    ratio = np.where(pooled > 0, theta / np.where(pooled > 0, pooled, 1), 0.0)
-    trust = counts / (counts + _TRUST)
-    gain = np.ones_like(theta)
-
-    def posterior(factors: _Floats) -> _Floats:
-        with np.errstate(divide="ignore"):  # −inf for a class that the bag lacks
-            joint = log_eta + np.log(factors)[bag_index]
-        return np.exp(_log_softmax(joint))
-
-    def bag_means(q: _Floats) -> _Floats:
-        q = q if weight is None else q * weight[:, None]
-        sums = [np.bincount(bag_index, weights=q[:, c], minlength=m) for c in range(k)]
-        return np.asarray(np.stack(sums, 1) / np.maximum(counts, _SMALLEST))
-
-    for _ in range(_FITTING_STEPS if balanced else 0):
-        mean = bag_means(posterior(ratio * gain))
-        step = np.where((theta > 0) & (counts > 0), theta / np.maximum(mean, 1e-9), 1.0)
-        gain = np.clip(gain * step, 1e-4, 1e4)
-        if np.abs(mean - theta)[counts[:, 0] > 0].max() < 1e-4:
-            break
-    return posterior(ratio * gain**trust).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -217,7 +163,7 @@ class CrossFit:
     # ------------------------------------------------------------------------------- the start
 
     def start(self) -> list[Replica]:
-        """Return the replica of the start."""
+        """Return the replicas of the start."""
         begun = self._begun
         bags, n = begun.bags, begun.bags.n_rows
         small = begun.batching == "whole-bags"
@@ -226,19 +172,29 @@ class CrossFit:
         most = _SMALL_BAG_STEPS if small else _STEPS
         steps = np.clip(_START_ROWS // batch, _FEW_STEPS, most)
         epochs = max(steps / (n // batch), _LEAST_EPOCHS)
-        return [
-            replace(
-                begun,
-                batch_size=batch,
-                epochs=max(1, round(self._haste() * epochs)),
-                learning_rate=self.job.learning_rate or _START_RATE,
-                annealed=True,
-                augmentation=self._weak,
-                predicted=bags,
-                test=None,
-                held_out=None,
-            )
+        first = replace(
+            begun,
+            batch_size=batch,
+            epochs=max(1, round(self._haste() * epochs)),
+            learning_rate=self.job.learning_rate or _START_RATE,
+            annealed=True,
+            augmentation=self._weak,
+            predicted=bags,
+            test=None,
+            held_out=None,
+        )
+        others = [
+            replace(first, seed=seed, module=self._build(seed))
+            for number in range(1, _STARTS if self._faint else 1)
+            for seed in [_seed(self.job.seed, number)]
         ]
+        return [first, *others]
+
+    def _build(self, seed: int) -> nn.Module:
+        """Return a network with other initial weights."""
+        job, shape = self.job, self._replica.bags.row_shape
+        module = build_model(job.model, shape, self._table.n_classes, seed, **job.model_options)
+        return module.to(next(self._replica.module.parameters()).dtype)
 
     def _haste(self) -> float:
         """Share of the usual training that the job asks for."""
@@ -247,13 +203,12 @@ class CrossFit:
         return min(1.0, self.job.epochs / soft_epochs(self._replica.bags.n_rows))
 
     def take_start(self, outcomes: list[Outcome]) -> None:
-        """Use the log-probabilities of the start."""
-        outcome = outcomes[0]
+        """Use the mean log-probabilities of the start."""
         if self._give_up(outcomes):
             return
-        assert outcome.logits is not None
+        parts = [log_softmax(o.logits) for o in outcomes if o.logits is not None]
         from_prior, to_prior = (np.maximum(p, _SMALLEST) for p in (self._begun_prior, self._pooled))
-        self._log_eta = _log_softmax(outcome.logits + np.log(to_prior) - np.log(from_prior))
+        self._log_eta = log_softmax(np.mean(parts, 0) + np.log(to_prior) - np.log(from_prior))
 
     def _give_up(self, outcomes: list[Outcome]) -> bool:
         """Whether a training diverged; that ends the job, and is what it comes to."""
@@ -273,9 +228,9 @@ class CrossFit:
         batch = _even(min(map(len, parts)), _soft_batch(bags.n_rows))  # of all, for one stack
         made = []
         for fold, rows in enumerate(parts):
-            seed = np.random.SeedSequence([self.job.seed, self.rounds, fold]).generate_state(1)[0]
+            seed = _seed(self.job.seed, self.rounds, fold)
             own = bags.take(np.flatnonzero(self._fold == fold))
-            replica = self._soft(rows, targets, int(seed), batch)
+            replica = self._soft(rows, targets, seed, batch)
             made.append(replace(replica, predicted=own, test=None))
         return made
 
@@ -297,9 +252,7 @@ class CrossFit:
         replica, job, n = self._replica, self.job, len(rows)
         weight = replica.sample_weight
         bags = replica.bags if n == replica.bags.n_rows else replica.bags.take(rows)
-        module = build_model(
-            job.model, bags.row_shape, self._table.n_classes, seed, **job.model_options
-        )
+        module = self._build(seed)
         optimizer = optimizer_of(module, learning_rate=_SOFT_RATE, shrinkage=0.0)
         if job.learning_rate is not None:
             optimizer["learning_rate"] = job.learning_rate
@@ -308,7 +261,7 @@ class CrossFit:
             bags=bags,
             objective=None,
             targets=targets[rows],
-            module=module.to(next(replica.module.parameters()).dtype),
+            module=module,
             seed=seed,
             sample_weight=None if weight is None else weight[rows],
             epochs=job.epochs or soft_epochs(replica.bags.n_rows),
@@ -329,9 +282,9 @@ class CrossFit:
         log_eta = np.empty_like(self._log_eta)
         for fold, outcome in enumerate(outcomes):
             assert outcome.logits is not None
-            log_eta[self._fold == fold] = _log_softmax(outcome.logits)
+            log_eta[self._fold == fold] = log_softmax(outcome.logits)
         temperature = self._temperature(log_eta) if self.options.calibrated else 1.0
-        log_eta = _log_softmax(log_eta / temperature)
+        log_eta = log_softmax(log_eta / temperature)
         # The start was trained on the rows that are kept out, so it is no fair measure.
         if self.rounds and self._worse(log_eta):
             self.ended = True
@@ -340,7 +293,7 @@ class CrossFit:
         self._compare_with(log_eta)
         self._confirmation = f"; {_likelihood_gain(-self._losses(log_eta[self._kept_out]))}"
         step = 1.0 if self._faint else _STEP
-        self._log_eta = _log_softmax((1 - step) * self._log_eta + step * log_eta)
+        self._log_eta = log_softmax((1 - step) * self._log_eta + step * log_eta)
         self._calibration = Calibration(temperature, np.zeros(self._table.n_classes))
         self.rounds += 1
         self.ended = self.rounds == self._most
@@ -407,6 +360,11 @@ def _likelihood_gain(gains: _Floats) -> str:
     return f"{text} ({low:.2f} to {high:.2f})"
 
 
+def _seed(*numbers: int) -> int:
+    """Return a seed that is told by several numbers."""
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
+
+
 def _soft_batch(n: int) -> int:
     return int(np.clip(n // 10, _LEAST_BATCH, _MOST_BATCH))
 
@@ -419,8 +377,3 @@ def soft_epochs(n: int) -> int:
 def _even(n: int, batch: int) -> int:
     """Batch size near the wanted one that divides n rows into batches of equal size."""
     return max(1, n // max(1, round(n / batch)))
-
-
-def _log_softmax(logits: _Floats) -> _Floats:
-    shifted = logits - logits.max(1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(1, keepdims=True)))

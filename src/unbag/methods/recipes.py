@@ -9,15 +9,91 @@ from torch import nn
 from unbag.bags import Bags
 from unbag.models import ResNet20
 
-__all__ = ["has_mirror_images", "optimizer_of", "row_ratios"]
+__all__ = [
+    "balanced_posterior",
+    "has_mirror_images",
+    "log_softmax",
+    "optimizer_of",
+    "row_ratios",
+]
 
+_Floats = NDArray[np.float64]
 _COLOURS = 3
+_FITTING_STEPS = 50
+_TRUST = 30  # rows at which the shares of a bag count half
+_SMALLEST = 1e-30
 
 
 def row_ratios(bags: Bags, pooled: NDArray[np.float64]) -> NDArray[np.float64]:
     """θ_mk / p_k for the bag m of every row: (n, K)."""
     ratios = bags.priors.values / np.where(pooled > 0, pooled, 1)
     return np.asarray(ratios[bags.bag_index])
+
+
+def balanced_posterior(
+    log_eta: _Floats,
+    bag_index: NDArray[np.int64],
+    theta: _Floats,
+    pooled: _Floats,
+    weight: _Floats | None = None,
+    *,
+    balanced: bool = True,
+) -> NDArray[np.float32]:
+    r"""Posterior of every row given its bag, whose mean over the bag is the bag's shares.
+
+    The factors :math:`c_{mk} = (\theta_{mk}/p_k) \, g_{mk}^{n_m / (n_m + 30)}`, with g found by
+    iterative proportional fitting. Shares of a few rows differ from those of the bag that they
+    were drawn from, so small bags are balanced in part.
+
+    Parameters
+    ----------
+    log_eta : array of shape (n, K)
+        Log-probabilities under the pooled prior.
+    bag_index : integer array of shape (n,)
+    theta : array of shape (M, K)
+    pooled : array of shape (K,)
+    weight : array of shape (n,), optional
+    balanced : bool, default=True
+        Otherwise g = 1.
+
+    Examples
+    --------
+    >>> eta = np.array([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6], [0.2, 0.8]])
+    >>> theta, bag_index = np.array([[0.5, 0.5]]), np.zeros(4, int)
+    >>> balanced_posterior(np.log(eta), bag_index, theta, theta[0]).mean(0).round(2)
+    array([0.59, 0.41], dtype=float32)
+    """
+    m, k = theta.shape
+    if weight is not None:
+        weight = weight / weight.mean()
+    counts = np.bincount(bag_index, weights=weight, minlength=m)[:, None]
+    ratio = np.where(pooled > 0, theta / np.where(pooled > 0, pooled, 1), 0.0)
+    trust = counts / (counts + _TRUST)
+    gain = np.ones_like(theta)
+
+    def posterior(factors: _Floats) -> _Floats:
+        with np.errstate(divide="ignore"):  # −inf for a class that the bag lacks
+            joint = log_eta + np.log(factors)[bag_index]
+        return np.exp(log_softmax(joint))
+
+    def bag_means(q: _Floats) -> _Floats:
+        q = q if weight is None else q * weight[:, None]
+        sums = [np.bincount(bag_index, weights=q[:, c], minlength=m) for c in range(k)]
+        return np.asarray(np.stack(sums, 1) / np.maximum(counts, _SMALLEST))
+
+    for _ in range(_FITTING_STEPS if balanced else 0):
+        mean = bag_means(posterior(ratio * gain))
+        step = np.where((theta > 0) & (counts > 0), theta / np.maximum(mean, 1e-9), 1.0)
+        gain = np.clip(gain * step, 1e-4, 1e4)
+        if np.abs(mean - theta)[counts[:, 0] > 0].max() < 1e-4:
+            break
+    return posterior(ratio * gain**trust).astype(np.float32)
+
+
+def log_softmax(logits: _Floats) -> _Floats:
+    """Logarithms of the softmax of every row."""
+    shifted = logits - logits.max(1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(1, keepdims=True)))
 
 
 def has_mirror_images(row_shape: tuple[int, ...]) -> bool:

@@ -10,7 +10,7 @@ from unbag.bench import Records, Results, run_study, running
 from unbag.bench.cells import Published, differs, published
 from unbag.bench.ours import ablations, noise, ours
 from unbag.bench.running import ABLATIONS, ablation_runs, noise_runs
-from unbag.bench.study import SETTINGS, STUDY, Data, Run, our_run
+from unbag.bench.study import OURS, SETTINGS, STUDY, Data, Run, our_run
 from unbag.bench.tables import write_tables
 from unbag.exceptions import InvalidInputError
 from unbag.methods.crossfit import CrossFit
@@ -33,6 +33,12 @@ def test_the_labels_are_those_of_the_same_rows():
     assert augmented.hyperparameters == {"rounds": 0, "augment": "weak"}
     assert data.job(our_run("pendigits", "asymmetric", "consistency", 3)).epochs is None
     assert job.epochs == augmented.epochs == 40
+
+
+def test_epochs_of_residual_networks_are_many_where_rows_are_augmented(monkeypatch):
+    monkeypatch.setitem(STUDY, "cifar10", replace(STUDY["cifar10"], model="resnet20"))
+    runs = [our_run("cifar10", "asymmetric", method, 0) for method in OURS]
+    assert [run.epochs for run in runs] == [None, 40, None, None, 40]
 
 
 def test_options_reach_the_job_and_the_record(tmp_path):

@@ -258,6 +258,18 @@ def test_augmented_rows_are_changed_weakly_in_the_start(augment, start, soft):
     assert not (started[0].augmentation and started[0].augmentation.flip)
 
 
+def test_networks_that_are_no_mlps_have_fewer_folds_and_rounds():
+    X = np.random.default_rng(0).normal(size=(90, 4, 4)).astype(np.float32)
+    bags = unbag.Bags(X, np.arange(90) % 3, FAINT)
+    job = Job(bags, "crossfit", model="resnet20")
+    dear, cheap = (CrossFit(j, "float32") for j in (job, dataclasses.replace(job, model="mlp")))
+    assert (dear._most, cheap._most) == (3, 10)
+    assert (set(dear._fold), set(cheap._fold)) == ({0, 1}, {0, 1, 2, 3, 4})
+    own = dataclasses.replace(job, hyperparameters={"folds": 4, "rounds": 7})
+    assert CrossFit(own, "float32")._most == 7
+    assert set(CrossFit(own, "float32")._fold) == {0, 1, 2, 3}
+
+
 def test_residual_networks_learn_soft_labels_by_gradient_descent():
     X = np.random.default_rng(0).normal(size=(90, 4, 4)).astype(np.float32)
     bags = unbag.Bags(X, np.arange(90) % 3, THETA)

@@ -43,7 +43,7 @@ from unbag.methods.recipes import (
     row_ratios,
 )
 from unbag.methods.registry import METHODS
-from unbag.models import build_model
+from unbag.models import MLP, build_model
 from unbag.priors import ClassPriors
 from unbag.training import Augmentation, Outcome, Replica
 from unbag.training.temperature import likeliest_temperature
@@ -58,6 +58,7 @@ AUGMENTATIONS = ("none", "weak", "strong")
 _STEPS = 600  # of the start, and the least of a training on soft labels
 _START_ROWS, _FEW_STEPS, _LEAST_EPOCHS = 4_000_000, 200, 10  # of the start where batches are large
 _SMALL_BAG_STEPS = 2000
+_FOLDS, _FEW_FOLDS = 5, 2
 _ROUNDS, _STEP = 3, 0.5  # half a step from the log-probabilities before to the new ones
 # Where the shares of bags differ by less than those of ten rows do, the start is several networks,
 # rounds take whole steps, their labels are sharper, and there are more of them.
@@ -76,7 +77,7 @@ _SMALLEST = 1e-30
 class _Options:
     """Hyperparameters of the procedure."""
 
-    folds: int = 5
+    folds: int | None = None
     rounds: int | None = None
     start: str = "matched-likelihood"
     mixup: bool | None = None
@@ -85,7 +86,8 @@ class _Options:
     augment: str = "none"
 
     def __post_init__(self) -> None:
-        check_number("folds", self.folds, low=2, integer=True)
+        if self.folds is not None:
+            check_number("folds", self.folds, low=2, integer=True)
         if self.rounds is not None:
             check_number("rounds", self.rounds, low=0, integer=True)
         check_choice("start", self.start, STARTS)
@@ -129,10 +131,13 @@ class CrossFit:
         bags = self._replica.bags
         self._table: ClassPriors = bags.priors
         self._pooled = self._priors[0]
+        # MLPs are trained side by side, other networks one after another.
+        dear = not isinstance(self._replica.module, MLP)
+        self._folds = self.options.folds or (_FEW_FOLDS if dear else _FOLDS)
         self._fold, self._kept_out = self._split()
         whole = self._begun.batching == "whole-bags"  # then counts say more than shares
         self._faint = not whole and noise_of_shares(self._table.values) > _FAINT
-        usual = _MANY_ROUNDS if self._faint else _ROUNDS
+        usual = _MANY_ROUNDS if self._faint and not dear else _ROUNDS
         self._most = usual if self.options.rounds is None else self.options.rounds
         self.rounds = 0  # accepted
         self.ended = self._most == 0 or not self._kept_out.any()
@@ -157,8 +162,8 @@ class CrossFit:
         rng = np.random.default_rng(self.job.seed)
         order = rng.permutation(n)
         share = np.clip(_VALIDATION_ROWS / n, _VALIDATION, _MOST_VALIDATION)
-        kept_out = order < (share * n if n >= _LEAST_RECORDS * self.options.folds else 0)
-        return (order % self.options.folds)[record], kept_out[record]
+        kept_out = order < (share * n if n >= _LEAST_RECORDS * self._folds else 0)
+        return (order % self._folds)[record], kept_out[record]
 
     # ------------------------------------------------------------------------------- the start
 
@@ -222,8 +227,7 @@ class CrossFit:
         """Return one replica a fold."""
         targets, bags = self._targets(), self._replica.bags
         parts = [
-            np.flatnonzero((self._fold != fold) & ~self._kept_out)
-            for fold in range(self.options.folds)
+            np.flatnonzero((self._fold != fold) & ~self._kept_out) for fold in range(self._folds)
         ]
         batch = _even(min(map(len, parts)), _soft_batch(bags.n_rows))  # of all, for one stack
         made = []

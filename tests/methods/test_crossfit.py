@@ -185,6 +185,9 @@ def test_where_priors_say_little_the_start_is_the_mean_of_five_networks():
     replicas = crossfit.start()
     assert len(replicas) == 5
     assert len(work(bags.with_priors(THETA)).start()) == 1
+    assert {replica.weight_decay for replica in replicas} == {1e-3}
+    assert work(bags, weight_decay=0.1).start()[0].weight_decay == 0.1
+    assert work(bags.with_priors(THETA)).start()[0].weight_decay == 1e-5
     assert len({replica.seed for replica in replicas}) == 5
     assert len({replica.group for replica in replicas}) == 1
     first = [next(replica.module.parameters()).sum().item() for replica in replicas]

@@ -63,6 +63,7 @@ _ROUNDS, _STEP = 3, 0.5  # half a step from the log-probabilities before to the 
 # Where the shares of bags differ by less than those of ten rows do, the start is several networks,
 # rounds take whole steps, their labels are sharper, and there are more of them.
 _FAINT, _STARTS, _MANY_ROUNDS, _SHARPENING, _FAINT_ERRORS = 10.0, 5, 10, 2.0, 2.0
+_FAINT_DECAY = 1e-3  # weight decay of that start, at least
 _START_RATE, _SOFT_RATE = 2e-3, 1e-3
 _FEW_EPOCHS, _MANY_EPOCHS = 12, 150
 _LEAST_BATCH, _MOST_BATCH = 32, 512
@@ -182,6 +183,7 @@ class CrossFit:
             batch_size=batch,
             epochs=max(1, round(self._haste() * epochs)),
             learning_rate=self.job.learning_rate or _START_RATE,
+            weight_decay=max(begun.weight_decay, _FAINT_DECAY if self._faint else 0.0),
             annealed=True,
             augmentation=self._weak,
             predicted=bags,

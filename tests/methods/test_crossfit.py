@@ -188,7 +188,12 @@ def test_where_priors_say_little_the_start_is_the_mean_of_five_networks():
     assert {replica.weight_decay for replica in replicas} == {1e-3}
     assert work(bags, weight_decay=0.1).start()[0].weight_decay == 0.1
     assert work(bags.with_priors(THETA)).start()[0].weight_decay == 1e-5
-    assert len({replica.seed for replica in replicas}) == 5
+    seeds = {replica.seed for replica in replicas}
+    assert len(seeds) == 5
+    crossfit._log_eta = np.zeros((bags.n_rows, K))
+    for crossfit.rounds in range(5):
+        assert seeds.isdisjoint(replica.seed for replica in crossfit.round())
+    crossfit.rounds = 0
     assert len({replica.group for replica in replicas}) == 1
     first = [next(replica.module.parameters()).sum().item() for replica in replicas]
     assert len(set(first)) == 5
@@ -256,6 +261,9 @@ def test_augmented_rows_are_changed_weakly_in_the_start(augment, start, soft):
     assert crossfit.start()[0].augmentation == start
     assert {replica.augmentation for replica in crossfit.round()} == {soft}
     assert crossfit.last().augmentation == soft
+    if augment != "none":
+        with pytest.raises(InvalidInputError, match="augment must be 'none', or rows that are im"):
+            work(hyperparameters={"augment": augment})
     digits = unbag.Bags(X[:, 0], np.arange(120) % 3, THETA)
     started = work(digits, hyperparameters={"augment": augment}).start()
     assert not (started[0].augmentation and started[0].augmentation.flip)
@@ -267,6 +275,7 @@ def test_networks_that_are_no_mlps_have_fewer_folds_and_rounds():
     job = Job(bags, "crossfit", model="resnet20")
     dear, cheap = (CrossFit(j, "float32") for j in (job, dataclasses.replace(job, model="mlp")))
     assert (dear._most, cheap._most) == (3, 10)
+    assert (len(dear.start()), len(cheap.start())) == (1, 5)
     assert (set(dear._fold), set(cheap._fold)) == ({0, 1}, {0, 1, 2, 3, 4})
     own = dataclasses.replace(job, hyperparameters={"folds": 4, "rounds": 7})
     assert CrossFit(own, "float32")._most == 7
@@ -281,8 +290,8 @@ def test_residual_networks_learn_soft_labels_by_gradient_descent():
         crossfit = CrossFit(dataclasses.replace(job, learning_rate=learning_rate), "float32")
         crossfit._log_eta = np.zeros((90, 3))
         last = crossfit.last()
-        assert (last.optimizer, last.learning_rate) == ("sgd", learning_rate or 0.1)
-        assert last.shrinkage > 0
+        expected = ("sgd", 0.1, 5e-3) if learning_rate is None else ("adam", 0.03, 0.0)
+        assert (last.optimizer, last.learning_rate, last.shrinkage) == expected
     other = run_start(work()).last()
     assert (other.optimizer, other.shrinkage) == ("adam", 0)
 

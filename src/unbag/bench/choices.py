@@ -12,7 +12,8 @@ grid. The best of the same models by test error is kept beside the choice, for c
 
 Where the whole grid is too dear, only the learning rate is chosen, with the largest batch and in
 symmetric-0.5, whose label-free error is the most precise: rates are tried from the smallest up,
-until one brings nothing. α and s_GA stay as they are meanwhile, and the level is the middle one.
+until one is worse than the best before. α and s_GA stay as they are meanwhile, and the level is the
+middle one.
 """
 
 import functools

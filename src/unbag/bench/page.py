@@ -175,9 +175,9 @@ def _rates(results: Results) -> _Blocks:
         if STUDY[dataset].has_grid:
             continue
         served = _served(results, dataset)
-        for run in sorted({replace(record.run, trial=0) for record in results.records}, key=_order):
-            whole = run.dataset == dataset and run.epochs == STUDY[dataset].epochs
-            if not whole or run in served:
+        runs = {replace(r.run, trial=0) for r in results.records if r.run.dataset == dataset}
+        for run in sorted(runs - set(served), key=_order):
+            if run.epochs != STUDY[dataset].epochs:
                 continue
             trials = results.trials(run)
             own = "".join(f", {_SYMBOLS[n]} {v:g}" for n, v in run.hyperparameters.items())
@@ -186,23 +186,26 @@ def _rates(results: Results) -> _Blocks:
                 free = trials[0].label_free_error
                 shown = "—" if free is None else _percent([free])
                 held_out.append((*name, shown, _percent([trials[0].error])))
-            else:
+            elif run.learning_rate != made.learning_rate:
                 chosen = results.trials(made.run(run.setting, run.method, 0))
                 errors = [[r.error for r in found.values()] for found in (trials, chosen)]
                 cells.append((*name, str(len(trials)), *map(_percent, errors)))
     if not held_out and not cells:
         return ["None are made yet."]
     first = ("dataset", "setting", "method", "learning rate")
-    return [
-        Table((*first, "label-free error", "test error"), tuple(held_out)),
-        "Cells with other learning rates than the chosen one, mean test error:",
-        Table((*first, "trials", "error", "with the chosen rate"), tuple(cells)),
-    ]
+    blocks: list[str | Table] = []
+    if held_out:
+        blocks.append(Table((*first, "label-free error", "test error"), tuple(held_out)))
+    if cells:
+        blocks.append("Cells with other learning rates than the chosen one, mean test error:")
+        headings = (*first, "trials", "error", "with the chosen rate")
+        blocks.append(Table(headings, tuple(cells)))
+    return blocks
 
 
 def _order(run: Run) -> tuple[object, ...]:
     own = tuple(run.hyperparameters.values())
-    return list(SETTINGS).index(run.setting), run.method, own, run.learning_rate or 0.0
+    return list(SETTINGS).index(run.setting), run.method, own, run.learning_rate or 0.0, repr(run)
 
 
 def _percent(errors: Sequence[float]) -> str:

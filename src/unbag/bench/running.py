@@ -118,9 +118,12 @@ class _Trainer:
             self._data.setdefault(name, Data(name))
 
         # u-stop is unbiased with an end: where both are wanted, one training serves them.
-        ends = {replace(run, method="unbiased"): run for run in runs if run.method == "u-stop"}
-        ends = {run: end for run, end in ends.items() if run in runs and self.test_every == 1}
-        runs = [run for run in runs if run not in ends.values()]
+        ends: dict[Run, Run] = {}
+        if self.test_every == 1 and not runs[0].held_out:  # then every epoch is tested
+            wanted = set(runs)
+            pairs = [(replace(r, method="unbiased"), r) for r in runs if r.method == "u-stop"]
+            ends = {run: end for run, end in pairs if run in wanted}
+            runs = [run for run in runs if run not in set(ends.values())]
 
         def keep(fits: dict[int, Fit]) -> None:
             outcomes = {runs[i]: fit.outcome for i, fit in fits.items()}
@@ -189,7 +192,7 @@ def run_study(
         Also run what only the figures need (MNIST).
     ablations : bool, default=False
         Also run our own methods with parts left out, and with noise of the priors (MNIST,
-        CIFAR-10).
+        CIFAR-10), whatever settings and methods are named.
     quick : bool, default=False
         A first try without choices: fixed hyperparameters and 50 epochs.
     device : str, default="auto"

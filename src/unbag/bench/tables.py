@@ -171,7 +171,6 @@ def gaps(results: Results) -> list[str]:
         if c.method in results.choices[c.dataset].by_test_error[c.setting]
         and len(c.best_of_grid) < c.trials
     ]
-    untested = {(c.dataset, c.setting) for c in cells if not c.tested}
     for what, found in [
         ("No trial", [c for c in cells if not c.trials]),
         *few,
@@ -179,7 +178,7 @@ def gaps(results: Results) -> list[str]:
         ("Training failed in some trial", [c for c in cells if c.diverged]),
         (
             "Fewer than two trials in common with the smallest mean, so no t-test and no bold",
-            [c for c in cells if (c.dataset, c.setting) in untested],
+            [c for c in cells if not c.tested],
         ),
     ]:
         if found:

@@ -60,7 +60,8 @@ class UnbagClassifier(Predicting):
         priors of its bags.
     method : str, default="auto"
         biased, prop, prop-cr, unbiased, u-correct, u-flood, u-stop, u-prr, bag-likelihood,
-        matched-likelihood, crossfit, or auto, which chooses by the bags (docs/methods.md).
+        matched-likelihood, crossfit, consistency, or auto, which chooses by the bags
+        (docs/methods.md).
     test_prior : array of shape (K,) or dict, default=None
         π, the class shares where the classifier will be used; None means those of the rows.
     alpha, ascent_scale : float, default=None
@@ -78,7 +79,7 @@ class UnbagClassifier(Predicting):
         None means a value from the number of rows. Of crossfit, epochs on soft labels; the start
         is shortened when they are fewer than usual.
     weight_decay : float, default=1e-5
-        In Adam's L2 form.
+        In Adam's L2 form; 0.001 at least in the start of crossfit where priors say little.
     early_stopping : bool, default=False
         Hold rows out, end when their label-free error stops falling, and keep the weights of the
         epoch where it was smallest.
@@ -126,7 +127,8 @@ class UnbagClassifier(Predicting):
         How columns of files became these rows, where they were read by ``unbag.io``; a saved model
         holds it. The caller sets it after fit.
     stop_reason_ : str
-        Why training ended.
+        Why training ended; of crossfit also how much likelier than by chance bags of rows kept
+        out of its rounds are.
     test_prior_, output_prior_ : arrays of shape (K,)
         π, and the prior under which the softmax is a posterior: π for the methods built on the
         rewritten risk. ``biased``, ``prop`` and ``prop-cr`` have none by theory; the class shares

@@ -30,7 +30,7 @@ def choose_method(bags: Bags, *, one_training: bool = False, own_loss: bool = Fa
     2. All bags have one class each: ``bag-likelihood``, which then is plain cross-entropy.
     3. Training is to stop early, or to go on from the last fit: ``matched-likelihood``, a method
        of one training.
-    4. More than 200,000 rows: ``matched-likelihood``, since the 17 trainings or more of
+    4. More than 200,000 rows: ``matched-likelihood``, since the 8 to 17 trainings or more of
        ``crossfit`` take long and its soft labels gain least where rows are many.
     5. Otherwise ``crossfit``.
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from unbag.evaluation import Calibration
 from unbag.identity import identify
-from unbag.methods.recipes import has_mirror_images, optimizer_of, row_ratios
+from unbag.methods.recipes import has_mirror_images, row_ratios
 from unbag.training import Outcome, PseudoLabels, Replica
 from unbag.training.temperature import likeliest_temperature
 from unbag.validation import invalid
@@ -60,9 +60,6 @@ def add_pseudo_labels(
     if out.all():
         raise invalid("bags", "two different rows at least", f"{n}")
     flip = has_mirror_images(bags.row_shape)
-    settings = optimizer_of(replica.module, learning_rate=_RATE, shrinkage=_SHRINKAGE)
-    if given["learning_rate"]:
-        settings["learning_rate"] = given["learning_rate"]
     rows = int((~out).sum())
     batch = given["batch_size"] or min(batch_size, rows)
     weight = replica.sample_weight
@@ -74,8 +71,9 @@ def add_pseudo_labels(
         pseudo_labels=PseudoLabels(**{"flip": flip, **options}),
         batch_size=batch,
         epochs=given["epochs"] or epochs_of_steps(rows, batch),
+        learning_rate=given["learning_rate"] or _RATE,
+        shrinkage=_SHRINKAGE,
         annealed=True,
-        **settings,
     )
 
 

@@ -1,7 +1,8 @@
 r"""crossfit: every row gets a soft label from its bag and networks of folds.
 
 1. A start on all rows, by ``matched-likelihood``. Where Θ says little, five networks differ much
-   and the mean of their log-probabilities is better than any: there they all are the start.
+   and the mean of their log-probabilities is better than any: there MLPs, which are trained side by
+   side, all are the start.
 2. Rounds. A row's soft label is its posterior given the bag,
 
    .. math:: q_{ik} \propto \eta_k(x_i) \, c_{mk}, \qquad \frac1{n_m} \sum_{i \in m} q_{ik} =
@@ -26,6 +27,7 @@ heart. Balanced factors use what plain EM leaves aside: that a bag as a whole ha
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,11 +41,10 @@ from unbag.methods.recipes import (
     balanced_posterior,
     has_mirror_images,
     log_softmax,
-    optimizer_of,
     row_ratios,
 )
 from unbag.methods.registry import METHODS
-from unbag.models import MLP, build_model
+from unbag.models import MLP, ResNet20, build_model
 from unbag.priors import ClassPriors
 from unbag.training import Augmentation, Outcome, Replica
 from unbag.training.temperature import likeliest_temperature
@@ -65,10 +66,14 @@ _ROUNDS, _STEP = 3, 0.5  # half a step from the log-probabilities before to the 
 _FAINT, _STARTS, _MANY_ROUNDS, _SHARPENING, _FAINT_ERRORS = 10.0, 5, 10, 2.0, 2.0
 _FAINT_DECAY = 1e-3  # weight decay of that start, at least
 _START_RATE, _SOFT_RATE = 2e-3, 1e-3
+# Of residual networks on soft labels, where no rate is given; with momentum, this shrinkage is a
+# weight decay of 5e-4.
+_DESCENT = {"optimizer": "sgd", "learning_rate": 0.1, "shrinkage": 5e-3}
 _FEW_EPOCHS, _MANY_EPOCHS = 12, 150
 _LEAST_BATCH, _MOST_BATCH = 32, 512
 _VALIDATION, _MOST_VALIDATION, _VALIDATION_ROWS = 0.1, 0.3, 200
-_LEAST_RECORDS = 4  # for every fold; below, there are no rounds
+_LEAST_RECORDS = 20  # or four for every fold; below, there are no rounds
+_OF_START = 1000  # last of the numbers that tell a seed, where others have the fold
 # Between two rows of few numbers there may lie the region of another class.
 _MANY_NUMBERS = 8
 _SMALLEST = 1e-30
@@ -133,12 +138,12 @@ class CrossFit:
         self._table: ClassPriors = bags.priors
         self._pooled = self._priors[0]
         # MLPs are trained side by side, other networks one after another.
-        dear = not isinstance(self._replica.module, MLP)
-        self._folds = self.options.folds or (_FEW_FOLDS if dear else _FOLDS)
+        self._dear = not isinstance(self._replica.module, MLP)
+        self._folds = self.options.folds or (_FEW_FOLDS if self._dear else _FOLDS)
         self._fold, self._kept_out = self._split()
         whole = self._begun.batching == "whole-bags"  # then counts say more than shares
         self._faint = not whole and noise_of_shares(self._table.values) > _FAINT
-        usual = _MANY_ROUNDS if self._faint and not dear else _ROUNDS
+        usual = _MANY_ROUNDS if self._faint and not self._dear else _ROUNDS
         self._most = usual if self.options.rounds is None else self.options.rounds
         self.rounds = 0  # accepted
         self.ended = self._most == 0 or not self._kept_out.any()
@@ -148,6 +153,9 @@ class CrossFit:
         self._mixup = wide if self.options.mixup is None else bool(self.options.mixup)
         self._weak = self._changed = None  # rows of the start, and of trainings on soft labels
         if self.options.augment != "none":
+            if len(bags.row_shape) not in (2, 3):
+                got = f"{self.options.augment!r} for rows of shape {bags.row_shape}"
+                raise invalid("augment", "'none', or rows that are images (n, C, H, W)", got)
             flip = has_mirror_images(bags.row_shape)
             self._weak = Augmentation(flip=flip)
             self._changed = Augmentation(self.options.augment == "strong", flip)
@@ -163,7 +171,7 @@ class CrossFit:
         rng = np.random.default_rng(self.job.seed)
         order = rng.permutation(n)
         share = np.clip(_VALIDATION_ROWS / n, _VALIDATION, _MOST_VALIDATION)
-        kept_out = order < (share * n if n >= _LEAST_RECORDS * self._folds else 0)
+        kept_out = order < (share * n if n >= max(_LEAST_RECORDS, 4 * self._folds) else 0)
         return (order % self._folds)[record], kept_out[record]
 
     # ------------------------------------------------------------------------------- the start
@@ -192,8 +200,8 @@ class CrossFit:
         )
         others = [
             replace(first, seed=seed, module=self._build(seed))
-            for number in range(1, _STARTS if self._faint else 1)
-            for seed in [_seed(self.job.seed, number)]
+            for number in range(1, _STARTS if self._faint and not self._dear else 1)
+            for seed in [_seed(self.job.seed, number, _OF_START)]
         ]
         return [first, *others]
 
@@ -259,9 +267,9 @@ class CrossFit:
         weight = replica.sample_weight
         bags = replica.bags if n == replica.bags.n_rows else replica.bags.take(rows)
         module = self._build(seed)
-        optimizer = optimizer_of(module, learning_rate=_SOFT_RATE, shrinkage=0.0)
-        if job.learning_rate is not None:
-            optimizer["learning_rate"] = job.learning_rate
+        optimizer: dict[str, Any] = {"learning_rate": job.learning_rate or _SOFT_RATE}
+        if isinstance(module, ResNet20) and job.learning_rate is None:
+            optimizer = _DESCENT
         return replace(
             replica,
             bags=bags,

@@ -1,19 +1,14 @@
 """What methods that train on labels of their own making share."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
 from unbag.bags import Bags
-from unbag.models import ResNet20
 
 __all__ = [
     "balanced_posterior",
     "has_mirror_images",
     "log_softmax",
-    "optimizer_of",
     "row_ratios",
 ]
 
@@ -105,17 +100,3 @@ def has_mirror_images(row_shape: tuple[int, ...]) -> bool:
     (True, False, False)
     """
     return len(row_shape) == 3 and row_shape[0] == _COLOURS
-
-
-def optimizer_of(module: nn.Module, *, learning_rate: float, shrinkage: float) -> dict[str, Any]:
-    """Choose settings of a replica: gradient descent with momentum for a residual network.
-
-    Parameters
-    ----------
-    module : nn.Module
-    learning_rate, shrinkage : float
-        Of Adam, which trains every other network.
-    """
-    if isinstance(module, ResNet20):
-        return {"optimizer": "sgd", "learning_rate": 0.1, "shrinkage": 5e-3}
-    return {"optimizer": "adam", "learning_rate": learning_rate, "shrinkage": shrinkage}

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-OPTIMIZERS = ("adam", "sgd")
+_OPTIMIZERS = ("adam", "sgd")
 
 
 def module_settings(module: nn.Module) -> tuple[object, ...]:
@@ -224,7 +224,7 @@ class Replica:
         check_number("weight_decay", self.weight_decay, low=0)
         check_number("shrinkage", self.shrinkage, low=0)
         check_choice("batching", self.batching, BATCHINGS)
-        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        check_choice("optimizer", self.optimizer, _OPTIMIZERS)
         if (self.objective is None) == (self.targets is None):
             raise invalid("targets", "given in place of an objective", "both or neither")
         if self.targets is not None:

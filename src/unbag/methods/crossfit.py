@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import log_softmax
 from torch import nn
 
 from unbag.evaluation import Calibration
@@ -40,7 +41,6 @@ from unbag.methods.jobs import Fit, Job, matching_batch_size, noise_of_shares, p
 from unbag.methods.recipes import (
     balanced_posterior,
     has_mirror_images,
-    log_softmax,
     row_ratios,
 )
 from unbag.methods.registry import METHODS
@@ -63,7 +63,7 @@ _FOLDS, _FEW_FOLDS = 5, 2
 _ROUNDS, _STEP = 3, 0.5  # half a step from the log-probabilities before to the new ones
 # Where the shares of bags differ by less than those of ten rows do, the start is several networks,
 # rounds take whole steps, their labels are sharper, and there are more of them.
-_FAINT, _STARTS, _MANY_ROUNDS, _SHARPENING, _FAINT_ERRORS = 10.0, 5, 10, 2.0, 2.0
+_FAINT, _START_NETWORKS, _MANY_ROUNDS, _SHARPENING, _FAINT_ERRORS = 10.0, 5, 10, 2.0, 2.0
 _FAINT_DECAY = 1e-3  # weight decay of that start, at least
 _START_RATE, _SOFT_RATE = 2e-3, 1e-3
 # Of residual networks on soft labels, where no rate is given; with momentum, this shrinkage is a
@@ -198,9 +198,11 @@ class CrossFit:
             test=None,
             held_out=None,
         )
+        # A module of the user's brings its weights, and copies of one start differ too little.
+        several = self._faint and not self._dear and not isinstance(self.job.model, nn.Module)
         others = [
             replace(first, seed=seed, module=self._build(seed))
-            for number in range(1, _STARTS if self._faint and not self._dear else 1)
+            for number in range(1, _START_NETWORKS if several else 1)
             for seed in [_seed(self.job.seed, number, _OF_START)]
         ]
         return [first, *others]
@@ -221,9 +223,10 @@ class CrossFit:
         """Use the mean log-probabilities of the start."""
         if self._give_up(outcomes):
             return
-        parts = [log_softmax(o.logits) for o in outcomes if o.logits is not None]
+        parts = [log_softmax(o.logits, axis=1) for o in outcomes if o.logits is not None]
         from_prior, to_prior = (np.maximum(p, _SMALLEST) for p in (self._begun_prior, self._pooled))
-        self._log_eta = log_softmax(np.mean(parts, 0) + np.log(to_prior) - np.log(from_prior))
+        shift = np.log(to_prior) - np.log(from_prior)
+        self._log_eta = log_softmax(np.mean(parts, 0) + shift, axis=1)
 
     def _give_up(self, outcomes: list[Outcome]) -> bool:
         """Whether a training diverged; that ends the job, and is what it comes to."""
@@ -296,34 +299,34 @@ class CrossFit:
         log_eta = np.empty_like(self._log_eta)
         for fold, outcome in enumerate(outcomes):
             assert outcome.logits is not None
-            log_eta[self._fold == fold] = log_softmax(outcome.logits)
+            log_eta[self._fold == fold] = log_softmax(outcome.logits, axis=1)
         temperature = self._temperature(log_eta) if self.options.calibrated else 1.0
-        log_eta = log_softmax(log_eta / temperature)
+        log_eta = log_softmax(log_eta / temperature, axis=1)
+        losses = self._losses(log_eta[self._kept_out])
         # The start was trained on the rows that are kept out, so it is no fair measure.
-        if self.rounds and self._worse(log_eta):
+        if self.rounds and self._worse(losses):
             self.ended = True
             self._why = "the next made the bags of rows that were kept out less likely"
             return
-        self._compare_with(log_eta)
-        self._confirmation = f"; {_likelihood_gain(-self._losses(log_eta[self._kept_out]))}"
+        self._compare_with(losses)
+        self._confirmation = f"; {_likelihood_gain(-losses)}"
         step = 1.0 if self._faint else _STEP
-        self._log_eta = log_softmax((1 - step) * self._log_eta + step * log_eta)
+        self._log_eta = log_softmax((1 - step) * self._log_eta + step * log_eta, axis=1)
         self._calibration = Calibration(temperature, np.zeros(self._table.n_classes))
         self.rounds += 1
         self.ended = self.rounds == self._most
 
-    def _worse(self, log_eta: _Floats) -> bool:
+    def _worse(self, losses: _Floats) -> bool:
         """Whether bags are less likely than before beyond noise, on the rows kept out.
 
         Only these are fair: a row has shaped the soft labels of the other folds by its own.
         """
-        more = self._losses(log_eta[self._kept_out]) - self._least_losses
+        more = losses - self._least_losses
         error = more.std() / np.sqrt(len(more))
         return bool(more.mean() > (_FAINT_ERRORS if self._faint else 1.0) * error)
 
-    def _compare_with(self, log_eta: _Floats) -> None:
+    def _compare_with(self, losses: _Floats) -> None:
         """Compare further rounds with this one; where Θ is faint, with the best so far."""
-        losses = self._losses(log_eta[self._kept_out])
         if not (self._faint and self.rounds and losses.mean() > self._least_losses.mean()):
             self._least_losses = losses
 

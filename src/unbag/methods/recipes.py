@@ -2,13 +2,13 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_softmax
 
 from unbag.bags import Bags
 
 __all__ = [
     "balanced_posterior",
     "has_mirror_images",
-    "log_softmax",
     "row_ratios",
 ]
 
@@ -69,7 +69,7 @@ def balanced_posterior(
     def posterior(factors: _Floats) -> _Floats:
         with np.errstate(divide="ignore"):  # −inf for a class that the bag lacks
             joint = log_eta + np.log(factors)[bag_index]
-        return np.exp(log_softmax(joint))
+        return np.asarray(np.exp(log_softmax(joint, axis=1)))
 
     def bag_means(q: _Floats) -> _Floats:
         q = q if weight is None else q * weight[:, None]
@@ -83,12 +83,6 @@ def balanced_posterior(
         if np.abs(mean - theta)[counts[:, 0] > 0].max() < 1e-4:
             break
     return posterior(ratio * gain**trust).astype(np.float32)
-
-
-def log_softmax(logits: _Floats) -> _Floats:
-    """Logarithms of the softmax of every row."""
-    shifted = logits - logits.max(1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(1, keepdims=True)))
 
 
 def has_mirror_images(row_shape: tuple[int, ...]) -> bool:

@@ -14,6 +14,7 @@ PAGES = [  # script, record and page
     ("tuning", "results/tuning.json", "docs/tuning.md"),
     ("causes", "results/causes.json", "docs/reproduction.md"),
     ("causes", "results/causes-mixed.json", "docs/reproduction.md"),
+    ("causes", "results/causes-draws.json", "docs/reproduction.md"),
     ("predict", "results/predict.json", "docs/large-files.md"),
     ("large_fit", "results/large-fit.json", "docs/large-files.md"),
     ("kill", "results/kill.json", "docs/large-files.md"),

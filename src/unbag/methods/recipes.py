@@ -14,7 +14,7 @@ __all__ = [
 
 _Floats = NDArray[np.float64]
 _COLOURS = 3
-_FITTING_STEPS = 50
+_FITTING_STEPS, _CLOSE = 50, 1e-4
 _TRUST = 30  # rows at which the shares of a bag count half
 _SMALLEST = 1e-30
 
@@ -58,31 +58,40 @@ def balanced_posterior(
     >>> balanced_posterior(np.log(eta), bag_index, theta, theta[0]).mean(0).round(2)
     array([0.59, 0.41], dtype=float32)
     """
-    m, k = theta.shape
-    if weight is not None:
-        weight = weight / weight.mean()
+    m = len(theta)
+    weight = np.ones(len(log_eta)) if weight is None else weight / weight.mean()
     counts = np.bincount(bag_index, weights=weight, minlength=m)[:, None]
     ratio = np.where(pooled > 0, theta / np.where(pooled > 0, pooled, 1), 0.0)
-    trust = counts / (counts + _TRUST)
     gain = np.ones_like(theta)
+    if balanced:
+        ends = np.cumsum(np.bincount(bag_index, minlength=m))
+        parts = np.split(np.argsort(bag_index, kind="stable"), ends[:-1])
+        for bag in np.flatnonzero(counts[:, 0]):
+            own = weight[parts[bag]] / counts[bag]
+            gain[bag] = _fit_gain(log_eta[parts[bag]], own, ratio[bag], theta[bag])
+    trust = counts / (counts + _TRUST)
+    with np.errstate(divide="ignore"):  # −inf for a class that the bag lacks
+        joint = log_eta + np.log(ratio * gain**trust)[bag_index]
+    return np.asarray(np.exp(log_softmax(joint, axis=1)), dtype=np.float32)
 
-    def posterior(factors: _Floats) -> _Floats:
-        with np.errstate(divide="ignore"):  # −inf for a class that the bag lacks
-            joint = log_eta + np.log(factors)[bag_index]
-        return np.asarray(np.exp(log_softmax(joint, axis=1)))
 
-    def bag_means(q: _Floats) -> _Floats:
-        q = q if weight is None else q * weight[:, None]
-        sums = [np.bincount(bag_index, weights=q[:, c], minlength=m) for c in range(k)]
-        return np.asarray(np.stack(sums, 1) / np.maximum(counts, _SMALLEST))
+def _fit_gain(log_eta: _Floats, part: _Floats, ratio: _Floats, theta: _Floats) -> _Floats:
+    """Factors of one bag that make the mean posterior of its rows its shares: (K,).
 
-    for _ in range(_FITTING_STEPS if balanced else 0):
-        mean = bag_means(posterior(ratio * gain))
-        step = np.where((theta > 0) & (counts > 0), theta / np.maximum(mean, 1e-9), 1.0)
-        gain = np.clip(gain * step, 1e-4, 1e4)
-        if np.abs(mean - theta)[counts[:, 0] > 0].max() < 1e-4:
+    ``part`` is the share of each row in that mean.
+    """
+    there = ratio > 0
+    known = np.where(there, log_eta, -np.inf)
+    eta = np.exp(known - known.max(1, keepdims=True))
+    gain = np.ones_like(theta)
+    for _ in range(_FITTING_STEPS):
+        factors = ratio * gain
+        mean = factors * ((part / (eta @ factors)) @ eta)
+        if np.abs(mean - theta).max() < _CLOSE:
             break
-    return posterior(ratio * gain**trust).astype(np.float32)
+        step = np.where(there, theta / np.maximum(mean, 1e-9), 1.0)
+        gain = np.clip(gain * step, 1e-4, 1e4)
+    return gain
 
 
 def has_mirror_images(row_shape: tuple[int, ...]) -> bool:

@@ -28,7 +28,8 @@ def test_the_labels_are_those_of_the_same_rows():
     np.testing.assert_array_equal(job.bags.X, bags.X)
     np.testing.assert_array_equal(job.bags.bag_index, bags.labels)
     assert (job.bags.priors.values == np.eye(10)).all()
-    assert (job.method, job.hyperparameters, job.seed) == ("crossfit", {"rounds": 0}, 3)
+    plain = {"rounds": 0, "augment": "none"}
+    assert (job.method, job.hyperparameters, job.seed) == ("crossfit", plain, 3)
     augmented = data.job(our_run("pendigits", "asymmetric", "supervised-augmented", 3))
     assert augmented.hyperparameters == {"rounds": 0, "augment": "weak"}
     assert data.job(our_run("pendigits", "asymmetric", "consistency", 3)).epochs is None
@@ -44,7 +45,7 @@ def test_epochs_of_residual_networks_are_many_where_rows_are_augmented(monkeypat
 def test_options_reach_the_job_and_the_record(tmp_path):
     run = our_run("usps", "asymmetric", "crossfit", 0, rounds=1, folds=2)
     job = Data("usps").job(run)
-    assert job.hyperparameters == {"rounds": 1, "folds": 2}
+    assert job.hyperparameters == {"augment": "none", "rounds": 1, "folds": 2}
     Records(tmp_path).add([made_record(run, 3.0)], HERE)
     (record,) = Records(tmp_path)
     assert record.run == run

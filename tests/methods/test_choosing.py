@@ -27,6 +27,20 @@ def test_the_first_rule_that_holds_decides(monkeypatch):
     assert many.reason == "bags mix classes and have 60 rows, over 59"
 
 
+def test_residual_networks_learn_from_augmented_images_where_bags_differ():
+    X = np.random.default_rng(0).normal(size=(60, 4, 4)).astype(np.float32)
+    differ = unbag.Bags(X, np.arange(60) % 2, THETA)
+    alike = unbag.Bags(X, np.arange(60) % 2, [[0.5, 0.5], [0.55, 0.45]])
+    small = unbag.Bags(X, np.arange(60) // 2, np.tile(THETA, (15, 1)))
+    network = unbag.models.ResNet20(1, 2)
+    assert choose_method(differ, model="resnet20").method == "consistency"
+    assert choose_method(differ, model=network).method == "consistency"
+    assert choose_method(alike, model="resnet20").method == "crossfit"
+    assert choose_method(small, model="resnet20").method == "crossfit"
+    assert choose_method(differ, model="mlp").method == "crossfit"
+    assert choose_method(differ, model="resnet20", one_training=True).method != "consistency"
+
+
 def test_another_loss_needs_partial_risks():
     assert choose_method(make(), own_loss=True).method == "u-prr"
 

@@ -162,7 +162,7 @@ def test_where_priors_say_little_rounds_take_whole_steps_with_sharper_labels():
     bags = unbag.make_bags(*gaussians(600), FAINT, random_state=0)
     crossfit = run_start(work(bags, epochs=3))
     clear = run_start(work(bags.with_priors(THETA), epochs=3))
-    assert (crossfit._most, clear._most) == (10, 3)
+    assert (crossfit._most, clear._most) == (6, 3)
     for work_, factor, theta in ((crossfit, 2, FAINT), (clear, 1, THETA)):
         pooled = theta[bags.bag_index].mean(0)
         q = balanced_posterior(factor * work_._log_eta, bags.bag_index, theta, pooled)
@@ -186,9 +186,11 @@ def test_where_priors_say_little_the_start_is_the_mean_of_five_networks():
     assert len(replicas) == 5
     assert len(work(bags.with_priors(THETA)).start()) == 1
     assert len(work(bags, model=unbag.models.MLP(4, K, depth=1)).start()) == 1
-    assert {replica.weight_decay for replica in replicas} == {1e-3}
+    assert {(r.weight_decay, r.learning_rate) for r in replicas} == {(3e-3, 1e-3)}
+    assert work(bags, learning_rate=0.1).start()[0].learning_rate == 0.1
     assert work(bags, weight_decay=0.1).start()[0].weight_decay == 0.1
-    assert work(bags.with_priors(THETA)).start()[0].weight_decay == 1e-5
+    (clear,) = work(bags.with_priors(THETA)).start()
+    assert (clear.weight_decay, clear.learning_rate) == (1e-5, 2e-3)
     seeds = {replica.seed for replica in replicas}
     assert len(seeds) == 5
     crossfit._log_eta = np.zeros((bags.n_rows, K))
@@ -275,7 +277,7 @@ def test_networks_that_are_no_mlps_have_fewer_folds_and_rounds():
     bags = unbag.Bags(X, np.arange(90) % 3, FAINT)
     job = Job(bags, "crossfit", model="resnet20")
     dear, cheap = (CrossFit(j, "float32") for j in (job, dataclasses.replace(job, model="mlp")))
-    assert (dear._most, cheap._most) == (3, 10)
+    assert (dear._most, cheap._most) == (3, 6)
     assert (len(dear.start()), len(cheap.start())) == (1, 5)
     assert (set(dear._fold), set(cheap._fold)) == ({0, 1}, {0, 1, 2, 3, 4})
     own = dataclasses.replace(job, hyperparameters={"folds": 4, "rounds": 7})
@@ -284,17 +286,46 @@ def test_networks_that_are_no_mlps_have_fewer_folds_and_rounds():
 
 
 def test_residual_networks_learn_soft_labels_by_gradient_descent():
-    X = np.random.default_rng(0).normal(size=(90, 4, 4)).astype(np.float32)
-    bags = unbag.Bags(X, np.arange(90) % 3, THETA)
-    job = Job(bags, "crossfit", model="resnet20")
-    for learning_rate in (None, 0.03):
-        crossfit = CrossFit(dataclasses.replace(job, learning_rate=learning_rate), "float32")
-        crossfit._log_eta = np.zeros((90, 3))
+    X = np.random.default_rng(0).normal(size=(10_000, 4, 4)).astype(np.float32)
+    for n, learning_rate, expected in (
+        (10_000, None, ("sgd", 0.1, 5e-3)),
+        (10_000, 0.03, ("adam", 0.03, 0.0)),
+        (9_999, None, ("adam", 1e-3, 0.0)),
+    ):
+        bags = unbag.Bags(X[:n], np.arange(n) % 3, THETA)
+        job = Job(bags, "crossfit", model="resnet20", learning_rate=learning_rate)
+        crossfit = CrossFit(job, "float32")
+        crossfit._log_eta = np.zeros((n, 3))
         last = crossfit.last()
-        expected = ("sgd", 0.1, 5e-3) if learning_rate is None else ("adam", 0.03, 0.0)
         assert (last.optimizer, last.learning_rate, last.shrinkage) == expected
     other = run_start(work()).last()
     assert (other.optimizer, other.shrinkage) == ("adam", 0)
+
+
+def test_residual_networks_start_in_many_steps_and_mix_rows_only_where_priors_say_little():
+    X = np.random.default_rng(0).normal(size=(9000, 4, 4)).astype(np.float32)
+    for theta, mixed in ((FAINT, True), (THETA, False)):
+        bags = unbag.Bags(X, np.arange(9000) % 3, theta)
+        job = Job(bags, "crossfit", model="resnet20")
+        deep, mlp = (CrossFit(j, "float32") for j in (job, dataclasses.replace(job, model="mlp")))
+        (start,) = deep.start()
+        assert start.batch_size <= 2500
+        assert start.epochs * (9000 // start.batch_size) >= 600
+        assert (start.weight_decay, start.learning_rate) == (1e-5, 2e-3)
+        assert start.augmentation == Augmentation(flip=False)
+        assert mlp.start()[0].augmentation is None
+        deep._log_eta = np.zeros((9000, 3))
+        assert deep.last().mixup == mixed
+        assert deep.last().augmentation == Augmentation(flip=False)
+
+
+def test_the_time_is_that_of_all_trainings():
+    crossfit = run_start(work(hyperparameters={"rounds": 1}))
+    outcomes = [dataclasses.replace(o, seconds=10.0) for o in train(crossfit.round(), device="cpu")]
+    crossfit.take_round(outcomes)
+    (last,) = train([crossfit.last()], device="cpu")
+    seconds = crossfit.finish(dataclasses.replace(last, seconds=100.0)).outcome.seconds
+    assert 100 + 10 * len(outcomes) < seconds < 110 + 10 * len(outcomes)
 
 
 def test_the_bags_of_rows_kept_out_confirm_what_was_learned():

@@ -328,3 +328,19 @@ def test_consistency_learns_with_a_residual_network():
     history = fit_many([job], device="cpu")[0].outcome.history
     assert history["objective"][-1] < history["objective"][0] - 0.1
     assert history["test_error"][-1] < 0.45  # chance has 0.67
+
+
+def test_residual_networks_learn_pseudo_labels_by_gradient_descent_where_bags_differ():
+    X = np.random.default_rng(0).normal(size=(10_000, 4, 4)).astype(np.float32)
+    faint = np.full((3, 3), 0.3) + 0.1 * np.eye(3)
+    clear = np.full((3, 3), 0.1) + 0.7 * np.eye(3)
+
+    def learns(theta=clear, model="resnet20", n=10_000, **settings):
+        bags = unbag.Bags(X[:n], np.arange(n) % 3, theta)
+        replica, _ = prepare(Job(bags, "consistency", model=model, **settings), "float32")
+        return replica.optimizer, replica.learning_rate, float(replica.objective.matching)
+
+    assert learns() == ("sgd", 0.1, 0)
+    assert learns(hyperparameters={"matching": 2.0}) == ("adam", 2e-3, 2)
+    assert learns(learning_rate=0.03) == ("adam", 0.03, 8)
+    assert learns(faint) == learns(model="mlp") == learns(n=9_999) == ("adam", 2e-3, 8)

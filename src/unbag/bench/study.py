@@ -65,10 +65,10 @@ METHODS = (
 # Methods of our own, and the same networks trained on the labels of the same rows: what each is in
 # the library, and its hyperparameters.
 OURS: dict[str, tuple[str, dict[str, Any]]] = {
-    "crossfit": ("crossfit", {}),
+    "crossfit": ("crossfit", {"augment": "none"}),
     "crossfit-augmented": ("crossfit", {"augment": "weak"}),
     "consistency": ("consistency", {}),
-    "supervised": ("crossfit", {"rounds": 0}),
+    "supervised": ("crossfit", {"rounds": 0, "augment": "none"}),
     "supervised-augmented": ("crossfit", {"rounds": 0, "augment": "weak"}),
 }
 # On soft labels: they are cheap on a GPU, but for residual networks, which need as many only where

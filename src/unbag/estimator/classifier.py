@@ -374,6 +374,7 @@ class UnbagClassifier(Predicting):
                 raise invalid(name, allowed, getattr(self, name), "name the method that has it.")
         return choose_method(
             bags,
+            model=self.model,
             one_training=self.early_stopping or self._goes_on(),
             own_loss=self.loss != "cross-entropy",
         ).method

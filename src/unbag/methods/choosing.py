@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass
 
+from torch import nn
+
 from unbag.bags import Bags
+from unbag.methods.jobs import choose_batching, says_little
+from unbag.models import ModuleFactory, ResNet20
 
 __all__ = ["Choice", "choose_method"]
 
@@ -23,20 +27,29 @@ class Choice:
     reason: str
 
 
-def choose_method(bags: Bags, *, one_training: bool = False, own_loss: bool = False) -> Choice:
+def choose_method(
+    bags: Bags,
+    *,
+    model: str | nn.Module | ModuleFactory = "mlp",
+    one_training: bool = False,
+    own_loss: bool = False,
+) -> Choice:
     """Choose a method for bags; the first rule that holds decides.
 
     1. Another loss than cross-entropy is wanted: ``u-prr``, since likelihoods have no other.
     2. All bags have one class each: ``bag-likelihood``, which then is plain cross-entropy.
     3. Training is to stop early, or to go on from the last fit: ``matched-likelihood``, a method
        of one training.
-    4. More than 200,000 rows: ``matched-likelihood``, since the 8 to 17 trainings or more of
+    4. A residual network, priors that say enough and bags that are not small: ``consistency``,
+       one training on augmented images.
+    5. More than 200,000 rows: ``matched-likelihood``, since the 8 to 17 trainings or more of
        ``crossfit`` take long and its soft labels gain least where rows are many.
-    5. Otherwise ``crossfit``.
+    6. Otherwise ``crossfit``.
 
     Parameters
     ----------
     bags : Bags
+    model : str, nn.Module or factory, default="mlp"
     one_training : bool, default=False
         Whether methods of more than one training are ruled out.
     own_loss : bool, default=False
@@ -61,6 +74,10 @@ def choose_method(bags: Bags, *, one_training: bool = False, own_loss: bool = Fa
     if one_training:
         reason = "training is to stop early, or to go on from the last fit"
         return Choice("matched-likelihood", reason)
+    residual = model == "resnet20" or isinstance(model, ResNet20)
+    small = choose_batching(rows.counts) == "whole-bags"
+    if residual and not small and not says_little(rows.priors.values):
+        return Choice("consistency", "the network is a residual one, and bags differ enough")
     if rows.n_rows > MOST_ROWS:
         reason = f"bags mix classes and have {rows.n_rows:,} rows, over {MOST_ROWS:,}"
         return Choice("matched-likelihood", reason)

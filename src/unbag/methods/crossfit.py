@@ -37,9 +37,11 @@ from torch import nn
 
 from unbag.evaluation import Calibration
 from unbag.identity import identify
-from unbag.methods.jobs import Fit, Job, matching_batch_size, noise_of_shares, prepare
+from unbag.methods.jobs import Fit, Job, matching_batch_size, prepare, says_little
 from unbag.methods.recipes import (
+    DESCENT,
     balanced_posterior,
+    descends,
     has_mirror_images,
     row_ratios,
 )
@@ -59,16 +61,15 @@ AUGMENTATIONS = ("none", "weak", "strong")
 _STEPS = 600  # of the start, and the least of a training on soft labels
 _START_ROWS, _FEW_STEPS, _LEAST_EPOCHS = 4_000_000, 200, 10  # of the start where batches are large
 _SMALL_BAG_STEPS = 2000
+# Deep networks learn little in a few steps of large batches.
+_DEEP_BATCH, _DEEP_EPOCHS = 2500, 80
 _FOLDS, _FEW_FOLDS = 5, 2
 _ROUNDS, _STEP = 3, 0.5  # half a step from the log-probabilities before to the new ones
-# Where the shares of bags differ by less than those of ten rows do, the start is several networks,
-# rounds take whole steps, their labels are sharper, and there are more of them.
-_FAINT, _START_NETWORKS, _MANY_ROUNDS, _SHARPENING, _FAINT_ERRORS = 10.0, 5, 10, 2.0, 2.0
-_FAINT_DECAY = 1e-3  # weight decay of that start, at least
+# Where priors say little, the start is several networks, rounds take whole steps, their labels are
+# sharper, and there are more of them.
+_START_NETWORKS, _MANY_ROUNDS, _SHARPENING, _FAINT_ERRORS = 5, 6, 2.0, 3.0
+_FAINT_RATE, _FAINT_DECAY = 1e-3, 3e-3  # of that start; the weight decay at least
 _START_RATE, _SOFT_RATE = 2e-3, 1e-3
-# Of residual networks on soft labels, where no rate is given; with momentum, this shrinkage is a
-# weight decay of 5e-4.
-_DESCENT = {"optimizer": "sgd", "learning_rate": 0.1, "shrinkage": 5e-3}
 _FEW_EPOCHS, _MANY_EPOCHS = 12, 150
 _LEAST_BATCH, _MOST_BATCH = 32, 512
 _VALIDATION, _MOST_VALIDATION, _VALIDATION_ROWS = 0.1, 0.3, 200
@@ -89,7 +90,7 @@ class _Options:
     mixup: bool | None = None
     balanced: bool = True
     calibrated: bool = True
-    augment: str = "none"
+    augment: str | None = None
 
     def __post_init__(self) -> None:
         if self.folds is not None:
@@ -97,7 +98,8 @@ class _Options:
         if self.rounds is not None:
             check_number("rounds", self.rounds, low=0, integer=True)
         check_choice("start", self.start, STARTS)
-        check_choice("augment", self.augment, AUGMENTATIONS)
+        if self.augment is not None:
+            check_choice("augment", self.augment, AUGMENTATIONS)
         for name in ("mixup", "balanced", "calibrated"):
             value = getattr(self, name)
             if not (isinstance(value, bool | np.bool_) or (name == "mixup" and value is None)):
@@ -142,23 +144,28 @@ class CrossFit:
         self._folds = self.options.folds or (_FEW_FOLDS if self._dear else _FOLDS)
         self._fold, self._kept_out = self._split()
         whole = self._begun.batching == "whole-bags"  # then counts say more than shares
-        self._faint = not whole and noise_of_shares(self._table.values) > _FAINT
+        self._faint = not whole and says_little(self._table.values)
         usual = _MANY_ROUNDS if self._faint and not self._dear else _ROUNDS
         self._most = usual if self.options.rounds is None else self.options.rounds
         self.rounds = 0  # accepted
+        self._seconds = 0.0  # of all trainings so far
         self.ended = self._most == 0 or not self._kept_out.any()
         self._why = "all rounds were run"
         self._confirmation = ""
         wide = math.prod(bags.row_shape) >= _MANY_NUMBERS
-        self._mixup = wide if self.options.mixup is None else bool(self.options.mixup)
+        residual = isinstance(self._replica.module, ResNet20)
+        # A small residual network learns less from mixed rows, unless labels are poor.
+        mixed = wide and (self._faint or not residual)
+        self._mixup = mixed if self.options.mixup is None else bool(self.options.mixup)
         self._weak = self._changed = None  # rows of the start, and of trainings on soft labels
-        if self.options.augment != "none":
+        augment = self.options.augment or ("weak" if residual else "none")
+        if augment != "none":
             if len(bags.row_shape) not in (2, 3):
-                got = f"{self.options.augment!r} for rows of shape {bags.row_shape}"
+                got = f"{augment!r} for rows of shape {bags.row_shape}"
                 raise invalid("augment", "'none', or rows that are images (n, C, H, W)", got)
             flip = has_mirror_images(bags.row_shape)
             self._weak = Augmentation(flip=flip)
-            self._changed = Augmentation(self.options.augment == "strong", flip)
+            self._changed = Augmentation(augment == "strong", flip)
         self._log_eta = self._least_losses = np.empty(0)
         self._calibration: Calibration | None = None
         self.failed: Outcome | None = None
@@ -182,16 +189,20 @@ class CrossFit:
         bags, n = begun.bags, begun.bags.n_rows
         small = begun.batching == "whole-bags"
         own = begun.batch_size if small else matching_batch_size(n, self._table.values)
-        batch = min(n, self.job.batch_size or own)
         most = _SMALL_BAG_STEPS if small else _STEPS
+        if self._dear and not small:
+            own = min(own, _DEEP_BATCH)
+            most = max(most, _DEEP_EPOCHS * (n // own))
+        batch = min(n, self.job.batch_size or own)
         steps = np.clip(_START_ROWS // batch, _FEW_STEPS, most)
         epochs = max(steps / (n // batch), _LEAST_EPOCHS)
+        decayed = self._faint and not self._dear
         first = replace(
             begun,
             batch_size=batch,
             epochs=max(1, round(self._haste() * epochs)),
-            learning_rate=self.job.learning_rate or _START_RATE,
-            weight_decay=max(begun.weight_decay, _FAINT_DECAY if self._faint else 0.0),
+            learning_rate=self.job.learning_rate or (_FAINT_RATE if decayed else _START_RATE),
+            weight_decay=max(begun.weight_decay, _FAINT_DECAY if decayed else 0.0),
             annealed=True,
             augmentation=self._weak,
             predicted=bags,
@@ -230,6 +241,7 @@ class CrossFit:
 
     def _give_up(self, outcomes: list[Outcome]) -> bool:
         """Whether a training diverged; that ends the job, and is what it comes to."""
+        self._seconds += sum(outcome.seconds for outcome in outcomes)
         self.failed = next((outcome for outcome in outcomes if outcome.diverged), None)
         self.ended = self.ended or self.failed is not None
         return self.failed is not None
@@ -271,8 +283,8 @@ class CrossFit:
         bags = replica.bags if n == replica.bags.n_rows else replica.bags.take(rows)
         module = self._build(seed)
         optimizer: dict[str, Any] = {"learning_rate": job.learning_rate or _SOFT_RATE}
-        if isinstance(module, ResNet20) and job.learning_rate is None:
-            optimizer = _DESCENT
+        if descends(module, replica.bags.n_rows, job.learning_rate):
+            optimizer = DESCENT
         return replace(
             replica,
             bags=bags,
@@ -360,7 +372,9 @@ class CrossFit:
         if self._most == 0 or not self._kept_out.any():
             reason = f"no rounds after a start by {self.options.start}"
         reason = outcome.stop_reason if outcome.diverged else reason
-        return Fit(replace(outcome, stop_reason=reason), *self._priors, self._calibration)
+        seconds = self._seconds + (0.0 if outcome is self.failed else outcome.seconds)
+        ended = replace(outcome, stop_reason=reason, seconds=seconds)
+        return Fit(ended, *self._priors, self._calibration)
 
 
 def _likelihood_gain(gains: _Floats) -> str:

@@ -128,8 +128,12 @@ def _resolve(job: Any) -> Job:
     if not get_method(job.method).chosen:
         return job
     get_method(job.method).check_hyperparameters(job.hyperparameters)
-    own_loss = job.loss != "cross-entropy"
-    choice = choose_method(job.bags, one_training=job.patience is not None, own_loss=own_loss)
+    choice = choose_method(
+        job.bags,
+        model=job.model,
+        one_training=job.patience is not None,
+        own_loss=job.loss != "cross-entropy",
+    )
     return replace(job, method=choice.method)
 
 

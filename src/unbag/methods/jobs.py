@@ -1,6 +1,6 @@
 """Jobs by method name: what each model is fitted to, and how."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from torch import nn
 from unbag.bags import Bags
 from unbag.evaluation import Calibration
 from unbag.methods.consistency import add_pseudo_labels
+from unbag.methods.recipes import DESCENT, descends
 from unbag.methods.registry import get_method
 from unbag.models import ModuleFactory, build_model
 from unbag.objectives import BagLikelihood, Biased, MatchedLikelihood
@@ -29,12 +30,15 @@ __all__ = [
     "matching_batch_size",
     "noise_of_shares",
     "prepare",
+    "says_little",
     "whole_bag_batch_size",
 ]
 
 # Bags are small where there are so many of them, of so many rows or fewer in the mean.
 _MANY_BAGS, _FEW_ROWS = 30, 600
 _BAGS_IN_BATCH = 2
+_NOISY = 10.0
+_DESCENT_BATCH = 512
 
 
 def default_batch_size(n_rows: int) -> int:
@@ -68,6 +72,18 @@ def noise_of_shares(theta: NDArray[np.float64]) -> float:
     """
     signal = ((theta - theta.mean(0)) ** 2).sum()
     return float((theta * (1 - theta)).sum() / signal) if signal > 0 else np.inf
+
+
+def says_little(theta: NDArray[np.float64]) -> bool:
+    """Whether bags differ by less than the shares of ten rows of a bag do by chance.
+
+    Examples
+    --------
+    >>> from unbag.priors import symmetric
+    >>> [says_little(symmetric(10, a)) for a in (0.5, 0.1)]
+    [False, True]
+    """
+    return noise_of_shares(theta) > _NOISY
 
 
 def matching_batch_size(n_rows: int, theta: NDArray[np.float64]) -> int:
@@ -253,7 +269,17 @@ def prepare(job: Job, precision: str) -> tuple[Replica, Priors]:
     pi = pooled if job.test_prior is None else check_test_prior(job.test_prior, priors.classes)
     output = pi if method.output_prior == "test" else pooled
 
+    module = build_model(job.model, bags.row_shape, priors.n_classes, job.seed, **job.model_options)
     own = {k: v for k, v in job.hyperparameters.items() if k not in method.options}
+    by_descent = (
+        method.has_pseudo_labels
+        and descends(module, n, job.learning_rate)
+        and "matching" not in own
+        and batching != "whole-bags"
+        and not says_little(priors.values)
+    )
+    if by_descent:  # its steps are too large for the gradient of the matching term
+        own = {**own, "matching": 0.0}
     arguments: dict[str, Any] = {"loss": job.loss, **own}
     if method.needs_rank:
         arguments["test_prior"] = pi
@@ -273,7 +299,6 @@ def prepare(job: Job, precision: str) -> tuple[Replica, Priors]:
         batch_size = whole_bag_batch_size(bags.counts)
     elif isinstance(objective, MatchedLikelihood):
         batch_size = max(batch_size, matching_batch_size(n, priors.values))
-    module = build_model(job.model, bags.row_shape, priors.n_classes, job.seed, **job.model_options)
     replica = Replica(
         bags=bags,
         objective=objective,
@@ -299,9 +324,12 @@ def prepare(job: Job, precision: str) -> tuple[Replica, Priors]:
     if method.has_pseudo_labels:
         options = {k: v for k, v in job.hyperparameters.items() if k in method.options}
         given = {k: getattr(job, k) for k in ("batch_size", "epochs", "learning_rate")}
-        if batching != "whole-bags":
+        if by_descent:
+            batch_size = _DESCENT_BATCH
+        elif batching != "whole-bags":
             batch_size = max(512, min(matching_batch_size(n, priors.values), n // 10))
         replica = add_pseudo_labels(replica, options, batch_size=batch_size, given=given)
+        replica = replace(replica, **DESCENT) if by_descent else replica
     return replica, (pooled, pi, output)
 
 

@@ -1,22 +1,40 @@
 """What methods that train on labels of their own making share."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
+from torch import nn
 
 from unbag.bags import Bags
+from unbag.models import ResNet20
 
 __all__ = [
+    "DESCENT",
     "balanced_posterior",
+    "descends",
     "has_mirror_images",
     "row_ratios",
 ]
 
 _Floats = NDArray[np.float64]
+# With momentum, this shrinkage is a weight decay of 5e-4.
+DESCENT: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 0.1, "shrinkage": 5e-3}
+_ENOUGH_ROWS = 10_000
 _COLOURS = 3
 _FITTING_STEPS, _CLOSE = 50, 1e-4
 _TRUST = 30  # rows at which the shares of a bag count half
 _SMALLEST = 1e-30
+
+
+def descends(module: nn.Module, n_rows: int, learning_rate: float | None) -> bool:
+    """Whether a network learns labels by gradient descent with momentum, and not by Adam.
+
+    Residual networks end at smaller errors then; but in few steps, as small datasets have, they
+    learn nothing.
+    """
+    return isinstance(module, ResNet20) and learning_rate is None and n_rows >= _ENOUGH_ROWS
 
 
 def row_ratios(bags: Bags, pooled: NDArray[np.float64]) -> NDArray[np.float64]:

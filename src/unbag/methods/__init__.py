@@ -1,7 +1,6 @@
 """Methods: names to recipes, and the fitting of many models by name."""
 
 from unbag.methods.choosing import Choice, choose_method
-from unbag.methods.crossfit import soft_epochs
 from unbag.methods.fitting import fit_many
 from unbag.methods.jobs import (
     Fit,
@@ -10,6 +9,7 @@ from unbag.methods.jobs import (
     default_epochs,
     default_learning_rate,
 )
+from unbag.methods.recipes import soft_epochs
 from unbag.methods.registry import METHODS, Method, get_method
 
 __all__ = [

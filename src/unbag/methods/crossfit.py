@@ -13,7 +13,7 @@ r"""crossfit: every row gets a soft label from its bag and networks of folds.
    trained on the soft labels of the other folds, with mixup where rows have many numbers, and
    predicts the rows of its own. The mean of the new log-probabilities, at their temperature, and
    those before gives the next soft labels. Where Θ says little that would crawl: the new ones alone
-   do, their squares are what is balanced, and there may be ten rounds instead of three.
+   do, their squares are what is balanced, and there may be six rounds instead of three.
 3. Some rows are kept out of the trainings of all rounds. The likelihood of their bags gives
    temperatures, and when a round after the first makes it significantly worse, that one is dropped
    and the rounds end. The start has them, since shares are known of whole bags only: on parts of
@@ -44,6 +44,8 @@ from unbag.methods.recipes import (
     descends,
     has_mirror_images,
     row_ratios,
+    soft_batch,
+    soft_epochs,
 )
 from unbag.methods.registry import METHODS
 from unbag.models import MLP, ResNet20, build_model
@@ -52,13 +54,13 @@ from unbag.training import Augmentation, Outcome, Replica
 from unbag.training.temperature import likeliest_temperature
 from unbag.validation import check_choice, check_number, invalid
 
-__all__ = ["AUGMENTATIONS", "STARTS", "CrossFit", "soft_epochs"]
+__all__ = ["AUGMENTATIONS", "STARTS", "CrossFit"]
 
 _Floats = NDArray[np.float64]
 STARTS = ("matched-likelihood", "bag-likelihood", "u-prr")
 AUGMENTATIONS = ("none", "weak", "strong")
 
-_STEPS = 600  # of the start, and the least of a training on soft labels
+_STEPS = 600  # of the start
 _START_ROWS, _FEW_STEPS, _LEAST_EPOCHS = 4_000_000, 200, 10  # of the start where batches are large
 _SMALL_BAG_STEPS = 2000
 # Deep networks learn little in a few steps of large batches.
@@ -70,8 +72,6 @@ _ROUNDS, _STEP = 3, 0.5  # half a step from the log-probabilities before to the 
 _START_NETWORKS, _MANY_ROUNDS, _SHARPENING, _FAINT_ERRORS = 5, 6, 2.0, 3.0
 _FAINT_RATE, _FAINT_DECAY = 1e-3, 3e-3  # of that start; the weight decay at least
 _START_RATE, _SOFT_RATE = 2e-3, 1e-3
-_FEW_EPOCHS, _MANY_EPOCHS = 12, 150
-_LEAST_BATCH, _MOST_BATCH = 32, 512
 _VALIDATION, _MOST_VALIDATION, _VALIDATION_ROWS = 0.1, 0.3, 200
 _LEAST_RECORDS = 20  # or four for every fold; below, there are no rounds
 _OF_START = 1000  # last of the numbers that tell a seed, where others have the fold
@@ -254,7 +254,7 @@ class CrossFit:
         parts = [
             np.flatnonzero((self._fold != fold) & ~self._kept_out) for fold in range(self._folds)
         ]
-        batch = _even(min(map(len, parts)), _soft_batch(bags.n_rows))  # of all, for one stack
+        batch = soft_batch(bags.n_rows, min(map(len, parts)))  # of all, for one stack
         made = []
         for fold, rows in enumerate(parts):
             seed = _seed(self.job.seed, self.rounds, fold)
@@ -359,7 +359,7 @@ class CrossFit:
     def last(self) -> Replica:
         """Return the replica of the last training, on all rows."""
         rows = np.arange(self._replica.bags.n_rows)
-        batch = _even(len(rows), _soft_batch(len(rows)))
+        batch = soft_batch(len(rows), len(rows))
         made = self._soft(rows, self._targets(), self.job.seed, batch)
         return replace(made, held_out=self._replica.held_out)
 
@@ -394,17 +394,3 @@ def _likelihood_gain(gains: _Floats) -> str:
 def _seed(*numbers: int) -> int:
     """Return a seed that is told by several numbers."""
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])
-
-
-def _soft_batch(n: int) -> int:
-    return int(np.clip(n // 10, _LEAST_BATCH, _MOST_BATCH))
-
-
-def soft_epochs(n: int) -> int:
-    """Epochs on soft labels of n rows: 600 steps, but 12 to 150 epochs."""
-    return int(np.clip(_STEPS // max(1, n // _soft_batch(n)), _FEW_EPOCHS, _MANY_EPOCHS))
-
-
-def _even(n: int, batch: int) -> int:
-    """Batch size near the wanted one that divides n rows into batches of equal size."""
-    return max(1, n // max(1, round(n / batch)))

@@ -16,12 +16,16 @@ __all__ = [
     "descends",
     "has_mirror_images",
     "row_ratios",
+    "soft_batch",
+    "soft_epochs",
 ]
 
 _Floats = NDArray[np.float64]
 # With momentum, this shrinkage is a weight decay of 5e-4.
 DESCENT: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 0.1, "shrinkage": 5e-3}
 _ENOUGH_ROWS = 10_000
+_SOFT_STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 600, 12, 150
+_LEAST_BATCH, _MOST_BATCH = 32, 512
 _COLOURS = 3
 _FITTING_STEPS, _CLOSE = 50, 1e-4
 _TRUST = 30  # rows at which the shares of a bag count half
@@ -121,3 +125,29 @@ def has_mirror_images(row_shape: tuple[int, ...]) -> bool:
     (True, False, False)
     """
     return len(row_shape) == 3 and row_shape[0] == _COLOURS
+
+
+def soft_batch(n_rows: int, n_trained: int) -> int:
+    """Batch size on soft labels: about a tenth of all rows, 32 to 512, in batches of equal size.
+
+    ``n_trained`` rows are to be divided.
+
+    Examples
+    --------
+    >>> soft_batch(1000, 900), soft_batch(60_000, 60_000)
+    (100, 512)
+    """
+    batch = np.clip(n_rows // 10, _LEAST_BATCH, _MOST_BATCH)
+    return int(max(1, n_trained // max(1, round(n_trained / batch))))
+
+
+def soft_epochs(n_rows: int) -> int:
+    """Epochs on soft labels: 600 steps, but 12 to 150 epochs.
+
+    Examples
+    --------
+    >>> soft_epochs(1000), soft_epochs(60_000)
+    (60, 12)
+    """
+    batch = int(np.clip(n_rows // 10, _LEAST_BATCH, _MOST_BATCH))
+    return int(np.clip(_SOFT_STEPS // max(1, n_rows // batch), _FEW_EPOCHS, _MANY_EPOCHS))

@@ -63,6 +63,28 @@ def test_balanced_posteriors_of_a_large_bag_have_its_shares():
     assert np.abs(plain[bag_index == 0].mean(0) - THETA[0]).max() > 0.05
 
 
+def test_rows_are_balanced_with_those_of_their_bag_in_any_order():
+    rng = np.random.default_rng(2)
+    theta = np.vstack([THETA, [[0.2, 0.5, 0.3]]])
+    bag_index = rng.choice(4, size=3000, p=[0.6, 0.3, 0.1, 0.0])  # the last has no rows
+    log_eta = np.log(rng.dirichlet([0.3, 0.5, 0.2], size=3000))
+    weight = rng.uniform(0.5, 2, size=3000)
+    q = balanced_posterior(log_eta, bag_index, theta, THETA.mean(0), weight)
+    for m in range(3):
+        own = bag_index == m
+        alone = balanced_posterior(
+            log_eta[own], np.zeros(own.sum(), int), theta[[m]], THETA.mean(0), weight[own]
+        )
+        np.testing.assert_allclose(q[own], alone, atol=2e-3)  # weights are relative to others
+        mean = np.average(q[own], axis=0, weights=weight[own])
+        np.testing.assert_allclose(mean, THETA[m], atol=0.02)
+    order = rng.permutation(3000)
+    moved = balanced_posterior(
+        log_eta[order], bag_index[order], theta, THETA.mean(0), weight[order]
+    )
+    np.testing.assert_allclose(moved, q[order], atol=1e-6)
+
+
 def test_balancing_leaves_the_true_posterior_alone():
     x_given_class = np.array([[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]])
     rng = np.random.default_rng(1)
@@ -309,8 +331,10 @@ def test_residual_networks_start_in_many_steps_and_mix_rows_only_where_priors_sa
         job = Job(bags, "crossfit", model="resnet20")
         deep, mlp = (CrossFit(j, "float32") for j in (job, dataclasses.replace(job, model="mlp")))
         (start,) = deep.start()
-        assert start.batch_size <= 2500
-        assert start.epochs * (9000 // start.batch_size) >= 600
+        assert start.batch_size == (2500 if mixed else 750)
+        assert start.epochs == (200 if mixed else 80)  # 600 steps, or 80 epochs if they are more
+        (own,) = CrossFit(dataclasses.replace(job, batch_size=100), "float32").start()
+        assert own.epochs == 80
         assert (start.weight_decay, start.learning_rate) == (1e-5, 2e-3)
         assert start.augmentation == Augmentation(flip=False)
         assert mlp.start()[0].augmentation is None

@@ -115,7 +115,7 @@ class Run:
     trial : int
         Seed of bags, initial weights and batches.
     learning_rate : float, optional
-        Methods of our own have their defaults of this and the next two.
+        Methods of our own have their defaults of this and the next; of epochs, `our_run` says.
     batch_divisor : int, optional
         Batches hold n / batch_divisor rows.
     epochs : int, optional
@@ -172,7 +172,10 @@ class Run:
 
 
 def our_run(dataset: str, setting: str, method: str, trial: int, **options: Any) -> Run:
-    """Return the run of a method of our own, or of the labels."""
+    """Return the run of a method of our own, or of the labels.
+
+    Epochs on soft labels are 40, but by default for residual networks that see rows as they are.
+    """
     plain = method in ("crossfit", "supervised") and STUDY[dataset].model != "mlp"
     epochs = _OUR_EPOCHS if OURS[method][0] == "crossfit" and not plain else None
     return Run(dataset, setting, method, trial, epochs=epochs, options=tuple(options.items()))

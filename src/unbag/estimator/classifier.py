@@ -60,8 +60,8 @@ class UnbagClassifier(Predicting):
         priors of its bags.
     method : str, default="auto"
         biased, prop, prop-cr, unbiased, u-correct, u-flood, u-stop, u-prr, bag-likelihood,
-        matched-likelihood, crossfit, consistency, or auto, which chooses by the bags
-        (docs/methods.md).
+        matched-likelihood, crossfit, consistency, or auto, which chooses by bags and
+        network (docs/methods.md).
     test_prior : array of shape (K,) or dict, default=None
         π, the class shares where the classifier will be used; None means those of the rows.
     alpha, ascent_scale : float, default=None
@@ -77,9 +77,11 @@ class UnbagClassifier(Predicting):
         Of the MLP.
     epochs, batch_size, learning_rate : int, int, float, default=None
         None means a value from the number of rows. Of crossfit, epochs on soft labels; the start
-        is shortened when they are fewer than usual.
+        is shortened when they are fewer than usual. With a learning rate, residual networks
+        learn by Adam in crossfit and consistency; else by gradient descent from 10,000 rows on.
     weight_decay : float, default=1e-5
-        In Adam's L2 form; 0.001 at least in the start of crossfit where priors say little.
+        In Adam's L2 form; 0.003 at least in the start of crossfit by MLPs where priors say
+        little.
     early_stopping : bool, default=False
         Hold rows out, end when their label-free error stops falling, and keep the weights of the
         epoch where it was smallest.

@@ -1,4 +1,4 @@
-"""``method="auto"``: which method suits the bags, by rules that can be read and printed."""
+"""``method="auto"``: which method suits bags and network, by rules that can be read and printed."""
 
 from dataclasses import dataclass
 
@@ -40,8 +40,8 @@ def choose_method(
     2. All bags have one class each: ``bag-likelihood``, which then is plain cross-entropy.
     3. Training is to stop early, or to go on from the last fit: ``matched-likelihood``, a method
        of one training.
-    4. A residual network, priors that say enough and bags that are not small: ``consistency``,
-       one training on augmented images.
+    4. A residual network, given by name or as a module, priors that say enough and bags whose
+       sizes are not small: ``consistency``, one training on augmented images.
     5. More than 200,000 rows: ``matched-likelihood``, since the 8 to 17 trainings or more of
        ``crossfit`` take long and its soft labels gain least where rows are many.
     6. Otherwise ``crossfit``.

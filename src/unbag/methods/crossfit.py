@@ -2,7 +2,7 @@ r"""crossfit: every row gets a soft label from its bag and networks of folds.
 
 1. A start on all rows, by ``matched-likelihood``. Where Θ says little, five networks differ much
    and the mean of their log-probabilities is better than any: there MLPs, which are trained side by
-   side, all are the start.
+   side, all are the start. Residual networks see changed images, here and in the rounds.
 2. Rounds. A row's soft label is its posterior given the bag,
 
    .. math:: q_{ik} \propto \eta_k(x_i) \, c_{mk}, \qquad \frac1{n_m} \sum_{i \in m} q_{ik} =
@@ -10,10 +10,11 @@ r"""crossfit: every row gets a soft label from its bag and networks of folds.
 
    with factors c of the bag that make the mean of its soft labels its shares; c = θ/p where η is
    the true posterior. Rows are split in folds, equal rows together. For each fold one network is
-   trained on the soft labels of the other folds, with mixup where rows have many numbers, and
-   predicts the rows of its own. The mean of the new log-probabilities, at their temperature, and
-   those before gives the next soft labels. Where Θ says little that would crawl: the new ones alone
-   do, their squares are what is balanced, and there may be six rounds instead of three.
+   trained on the soft labels of the other folds, with mixup where rows have many numbers (residual
+   networks only where Θ says little), and predicts the rows of its own. The mean of the new
+   log-probabilities, at their temperature, and those before gives the next soft labels. Where Θ
+   says little that would crawl: the new ones alone do, their squares are what is balanced, and
+   there may be six rounds instead of three.
 3. Some rows are kept out of the trainings of all rounds. The likelihood of their bags gives
    temperatures, and when a round after the first makes it significantly worse, that one is dropped
    and the rounds end. The start has them, since shares are known of whole bags only: on parts of
@@ -190,10 +191,10 @@ class CrossFit:
         small = begun.batching == "whole-bags"
         own = begun.batch_size if small else matching_batch_size(n, self._table.values)
         most = _SMALL_BAG_STEPS if small else _STEPS
-        if self._dear and not small:
-            own = min(own, _DEEP_BATCH)
-            most = max(most, _DEEP_EPOCHS * (n // own))
-        batch = min(n, self.job.batch_size or own)
+        deep = self._dear and not small
+        batch = min(n, self.job.batch_size or (min(own, _DEEP_BATCH) if deep else own))
+        if deep:
+            most = max(most, _DEEP_EPOCHS * (n // batch))
         steps = np.clip(_START_ROWS // batch, _FEW_STEPS, most)
         epochs = max(steps / (n // batch), _LEAST_EPOCHS)
         decayed = self._faint and not self._dear

@@ -184,14 +184,17 @@ class Job:
         Of the method: ``alpha`` and ``ascent_scale`` (u-prr), ``flood_level`` (u-flood),
         ``consistency`` (prop-cr), ``matching`` (matched-likelihood); of crossfit ``matching``,
         ``folds``, ``rounds``, ``start``, ``mixup``, ``balanced``, ``calibrated`` and
-        ``augment``; of consistency ``matching``, ``purity``, ``threshold``, ``teacher``,
-        ``balanced``, ``flip`` and ``weight``.
+        ``augment`` ("none", "weak", "strong"; "weak" for residual networks); of consistency
+        ``matching``, ``purity``, ``threshold``, ``teacher``, ``balanced``, ``flip`` and
+        ``weight``.
     loss : str or callable
         The loss ℓ of every class.
     model : str, nn.Module or factory
     model_options : dict
         ``depth``, ``width`` and ``dropout`` of the MLP.
     learning_rate : float, optional
+        Of Adam. Left out, residual networks learn labels of their own making by gradient descent,
+        from 10,000 rows on.
     weight_decay : float
     batch_size, epochs : int, optional
     batching : {"auto", "stratified", "shuffled", "whole-bags"}

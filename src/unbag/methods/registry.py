@@ -101,13 +101,16 @@ METHODS: dict[str, Method] = {
     ),
     "consistency": Method(
         "consistency",
-        "matched-likelihood on augmented rows, with pseudo-labels of a teacher",
+        "a likelihood of bags on augmented rows, with pseudo-labels of a teacher",
         objectives.MatchedLikelihood,
         options=("purity", "threshold", "teacher", "balanced", "flip", "weight"),
         has_pseudo_labels=True,
     ),
     "auto": Method(
-        "auto", "the one of these that suits the bags", objectives.MatchedLikelihood, chosen=True
+        "auto",
+        "the one of these that suits bags and network",
+        objectives.MatchedLikelihood,
+        chosen=True,
     ),
 }
 

@@ -46,9 +46,9 @@ def test_options_reach_the_job_and_the_record(tmp_path):
     run = our_run("usps", "asymmetric", "crossfit", 0, rounds=1, folds=2)
     job = Data("usps").job(run)
     assert job.hyperparameters == {"augment": "none", "rounds": 1, "folds": 2}
-    Records(tmp_path).add([made_record(run, 3.0)], HERE)
+    Records(tmp_path).add([made_record(run, 3.0, stop_reason="1 round")], HERE)
     (record,) = Records(tmp_path)
-    assert record.run == run
+    assert (record.run, record.stop_reason) == (run, "1 round")
     assert Run.from_dict(run.to_dict()) == run
     assert our_run("usps", "asymmetric", "crossfit", 0) != run
 

@@ -368,6 +368,18 @@ def test_the_bags_of_rows_kept_out_confirm_what_was_learned():
     assert low[1] < 1
 
 
+def test_bags_of_one_class_need_neither_start_nor_rounds(tmp_path):
+    X, y = gaussians(300)
+    crossfit = work(unbag.Bags(X, y, np.eye(K)))
+    assert crossfit.start() == []
+    jobs = [crossfit.job, work(epochs=3).job]
+    fit, _ = fit_many(jobs, device="cpu", checkpoint=tmp_path)
+    alone = fit_many(jobs[:1], device="cpu", checkpoint=tmp_path)[0].outcome
+    np.testing.assert_allclose(alone.history["objective"], fit.outcome.history["objective"])
+    assert fit.outcome.stop_reason == "every bag has one class, so this is supervised learning"
+    np.testing.assert_array_equal(crossfit.last().targets, np.eye(K)[y])
+
+
 def test_few_rows_have_no_rounds():
     crossfit = run_start(work(make(18)))
     assert crossfit.ended

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from unbag.bench.study import Run
+from unbag.bench.study import OURS, Run
 from unbag.exceptions import InvalidInputError
 from unbag.files import write_whole
 from unbag.training import Outcome
@@ -98,6 +98,8 @@ class Record:
     diverged : bool
     seconds : float
         Training time: that of its stack divided by the models in it.
+    stop_reason : str or None
+        Why it ended, of methods of our own: after how many rounds.
     epochs, errors, risks : tuples
         Test error and mean empirical risk of some epochs.
     """
@@ -113,6 +115,7 @@ class Record:
     epochs: tuple[int, ...] = ()
     errors: tuple[float, ...] = ()
     risks: tuple[float | None, ...] = ()
+    stop_reason: str | None = None
 
     @property
     def drop(self) -> float:
@@ -140,6 +143,7 @@ class Record:
             epochs=tuple((kept + 1).tolist()),
             errors=tuple(_round(e) for e in errors[kept]),
             risks=tuple(_significant(r) for r in history["empirical_risk"][kept]),
+            stop_reason=outcome.stop_reason if run.method in OURS else None,
         )
 
     def to_dict(self) -> dict[str, Any]:

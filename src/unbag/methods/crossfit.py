@@ -150,7 +150,8 @@ class CrossFit:
         self._most = usual if self.options.rounds is None else self.options.rounds
         self.rounds = 0  # accepted
         self._seconds = 0.0  # of all trainings so far
-        self.ended = self._most == 0 or not self._kept_out.any()
+        self._pure = bool((self._table.values.max(1) == 1).all())  # then labels are known
+        self.ended = self._pure or self._most == 0 or not self._kept_out.any()
         self._why = "all rounds were run"
         self._confirmation = ""
         wide = math.prod(bags.row_shape) >= _MANY_NUMBERS
@@ -167,7 +168,8 @@ class CrossFit:
             flip = has_mirror_images(bags.row_shape)
             self._weak = Augmentation(flip=flip)
             self._changed = Augmentation(augment == "strong", flip)
-        self._log_eta = self._least_losses = np.empty(0)
+        self._log_eta = np.zeros((bags.n_rows, self._table.n_classes))
+        self._least_losses = np.empty(0)
         self._calibration: Calibration | None = None
         self.failed: Outcome | None = None
 
@@ -185,7 +187,9 @@ class CrossFit:
     # ------------------------------------------------------------------------------- the start
 
     def start(self) -> list[Replica]:
-        """Return the replicas of the start."""
+        """Return the replicas of the start; none where labels are known."""
+        if self._pure:
+            return []
         begun = self._begun
         bags, n = begun.bags, begun.bags.n_rows
         small = begun.batching == "whole-bags"
@@ -233,7 +237,7 @@ class CrossFit:
 
     def take_start(self, outcomes: list[Outcome]) -> None:
         """Use the mean log-probabilities of the start."""
-        if self._give_up(outcomes):
+        if self._pure or self._give_up(outcomes):
             return
         parts = [log_softmax(o.logits, axis=1) for o in outcomes if o.logits is not None]
         from_prior, to_prior = (np.maximum(p, _SMALLEST) for p in (self._begun_prior, self._pooled))
@@ -372,6 +376,8 @@ class CrossFit:
         reason += self._confirmation
         if self._most == 0 or not self._kept_out.any():
             reason = f"no rounds after a start by {self.options.start}"
+        if self._pure:
+            reason = "every bag has one class, so this is supervised learning"
         reason = outcome.stop_reason if outcome.diverged else reason
         seconds = self._seconds + (0.0 if outcome is self.failed else outcome.seconds)
         ended = replace(outcome, stop_reason=reason, seconds=seconds)

@@ -298,6 +298,12 @@ def test_consistency_keeps_rows_out_and_calibrates():
     np.testing.assert_allclose(pooled, np.average(THETA[bags.bag_index], 0, job.sample_weight))
     fit = fit_many([job], device="cpu")[0]
     assert 0.4 <= fit.calibration.temperature <= 8
+    out, scaled = replica.predicted, fit.outcome.logits / fit.calibration.temperature
+    eta = torch.softmax(torch.from_numpy(scaled), 1).numpy()
+    gain = np.exp(np.log((eta * (THETA / pooled)[out.bag_index]).sum(1)).mean())
+    said = f"bags of {out.n_rows} rows kept out are {gain:.2f} times as likely as by chance"
+    assert said in fit.outcome.stop_reason
+    assert gain > 1.05
 
 
 def test_consistency_mirrors_images_of_three_colours_only():

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from unbag.evaluation import Calibration
 from unbag.identity import identify
-from unbag.methods.recipes import has_mirror_images, row_ratios
+from unbag.methods.recipes import has_mirror_images, likelihood_gain, row_ratios
 from unbag.training import Outcome, PseudoLabels, Replica
 from unbag.training.temperature import likeliest_temperature
 from unbag.validation import invalid
@@ -77,10 +78,15 @@ def add_pseudo_labels(
     )
 
 
-def calibrate(replica: Replica, outcome: Outcome, pooled: NDArray[np.float64]) -> Calibration:
-    """Find the temperature of the probabilities on the rows that were kept out."""
+def calibrate(
+    replica: Replica, outcome: Outcome, pooled: NDArray[np.float64]
+) -> tuple[Calibration, str]:
+    """Find the temperature of the probabilities on the rows kept out, and say what they confirm."""
     assert replica.predicted is not None
     assert outcome.logits is not None
-    ratios = torch.from_numpy(row_ratios(replica.predicted, pooled))
-    temperature = likeliest_temperature(torch.from_numpy(outcome.logits), ratios)
-    return Calibration(float(temperature), np.zeros(len(pooled)))
+    ratios = row_ratios(replica.predicted, pooled)
+    logits, ratio = torch.from_numpy(outcome.logits), torch.from_numpy(ratios)
+    temperature = float(likeliest_temperature(logits, ratio))
+    chance = (ratios * softmax(outcome.logits / temperature, axis=1)).sum(1)
+    said = likelihood_gain(np.log(np.maximum(chance, 1e-12)))
+    return Calibration(temperature, np.zeros(len(pooled))), said

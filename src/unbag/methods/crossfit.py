@@ -44,6 +44,7 @@ from unbag.methods.recipes import (
     balanced_posterior,
     descends,
     has_mirror_images,
+    likelihood_gain,
     row_ratios,
     soft_batch,
     soft_epochs,
@@ -326,7 +327,7 @@ class CrossFit:
             self._why = "the next made the bags of rows that were kept out less likely"
             return
         self._compare_with(losses)
-        self._confirmation = f"; {_likelihood_gain(-losses)}"
+        self._confirmation = f"; {likelihood_gain(-losses)}"
         step = 1.0 if self._faint else _STEP
         self._log_eta = log_softmax((1 - step) * self._log_eta + step * log_eta, axis=1)
         self._calibration = Calibration(temperature, np.zeros(self._table.n_classes))
@@ -382,20 +383,6 @@ class CrossFit:
         seconds = self._seconds + (0.0 if outcome is self.failed else outcome.seconds)
         ended = replace(outcome, stop_reason=reason, seconds=seconds)
         return Fit(ended, *self._priors, self._calibration)
-
-
-def _likelihood_gain(gains: _Floats) -> str:
-    """Say how much likelier than by chance bags are; gains are logarithms, one a row.
-
-    Examples
-    --------
-    >>> _likelihood_gain(np.log([1.5, 1.6, 1.4, 1.5]))
-    'bags of 4 rows kept out are 1.50 times as likely as by chance (1.43 to 1.57)'
-    """
-    margin = 1.96 * gains.std() / np.sqrt(len(gains))
-    middle, low, high = np.exp(gains.mean() + np.array([0, -margin, margin]))
-    text = f"bags of {len(gains):,} rows kept out are {middle:.2f} times as likely as by chance"
-    return f"{text} ({low:.2f} to {high:.2f})"
 
 
 def _seed(*numbers: int) -> int:

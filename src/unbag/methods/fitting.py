@@ -92,8 +92,10 @@ def fit_many(
         made = {}
         for i, outcome in outcomes.items():
             replica, priors = prepared[plain[i]]
-            known = replica.pseudo_labels is not None and not outcome.diverged
-            calibration = calibrate(replica, outcome, priors[0]) if known else None
+            calibration = None
+            if replica.pseudo_labels is not None and not outcome.diverged:
+                calibration, said = calibrate(replica, outcome, priors[0])
+                outcome = replace(outcome, stop_reason=f"{outcome.stop_reason}; {said}")
             made[plain[i]] = Fit(outcome, *priors, calibration)
         return made
 

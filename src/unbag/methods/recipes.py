@@ -15,6 +15,7 @@ __all__ = [
     "balanced_posterior",
     "descends",
     "has_mirror_images",
+    "likelihood_gain",
     "row_ratios",
     "soft_batch",
     "soft_epochs",
@@ -125,6 +126,20 @@ def has_mirror_images(row_shape: tuple[int, ...]) -> bool:
     (True, False, False)
     """
     return len(row_shape) == 3 and row_shape[0] == _COLOURS
+
+
+def likelihood_gain(gains: _Floats) -> str:
+    """Say how much likelier than by chance bags are; gains are logarithms, one a row.
+
+    Examples
+    --------
+    >>> likelihood_gain(np.log([1.5, 1.6, 1.4, 1.5]))
+    'bags of 4 rows kept out are 1.50 times as likely as by chance (1.43 to 1.57)'
+    """
+    margin = 1.96 * gains.std() / np.sqrt(len(gains))
+    middle, low, high = np.exp(gains.mean() + np.array([0, -margin, margin]))
+    text = f"bags of {len(gains):,} rows kept out are {middle:.2f} times as likely as by chance"
+    return f"{text} ({low:.2f} to {high:.2f})"
 
 
 def soft_batch(n_rows: int, n_trained: int) -> int:

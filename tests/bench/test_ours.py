@@ -59,6 +59,9 @@ def test_they_are_trained_once_and_need_no_choices(tmp_path):
     assert not (tmp_path / "pendigits" / "choices.json").exists()
     errors = {r.run.method: r.error for r in Records(tmp_path)}
     assert errors["supervised"] < 0.5
+    reasons = {r.run.method: r.stop_reason for r in Records(tmp_path)}
+    assert "after a start by matched-likelihood" in reasons["crossfit"]
+    assert "supervised learning" in reasons["supervised"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "fit_many", lambda *_, **__: pytest.fail("trained again"))
         again = run_study(tmp_path, **PART, methods=["crossfit", "supervised"])

@@ -97,7 +97,7 @@ class Record:
         Epochs run.
     diverged : bool
     seconds : float
-        Training time: that of its stack divided by the models in it.
+        Of all its trainings: the time of a stack is divided by the models in it.
     stop_reason : str or None
         Why it ended, of methods of our own: after how many rounds.
     epochs, errors, risks : tuples

@@ -129,8 +129,8 @@ class UnbagClassifier(Predicting):
         How columns of files became these rows, where they were read by ``unbag.io``; a saved model
         holds it. The caller sets it after fit.
     stop_reason_ : str
-        Why training ended; of crossfit also how much likelier than by chance bags of rows kept
-        out of its rounds are.
+        Why training ended; of crossfit and consistency also how much likelier than by chance bags
+        of rows kept out are.
     test_prior_, output_prior_ : arrays of shape (K,)
         π, and the prior under which the softmax is a posterior: π for the methods built on the
         rewritten risk. ``biased``, ``prop`` and ``prop-cr`` have none by theory; the class shares

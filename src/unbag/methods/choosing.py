@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from unbag.bags import Bags
-from unbag.methods.jobs import choose_batching, says_little
+from unbag.methods.jobs import choose_batching, says_little, tells_labels
 from unbag.models import ModuleFactory, ResNet20
 
 __all__ = ["Choice", "choose_method"]
@@ -69,7 +69,7 @@ def choose_method(
     if own_loss:
         return Choice("u-prr", "the loss is not cross-entropy")
     rows = bags.present()
-    if (rows.priors.values.max(1) == 1).all():
+    if tells_labels(rows.priors.values):
         return Choice("bag-likelihood", "every bag has one class, so this is supervised learning")
     if one_training:
         reason = "training is to stop early, or to go on from the last fit"

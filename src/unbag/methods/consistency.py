@@ -6,11 +6,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import softmax
+from scipy.special import log_softmax
 
 from unbag.evaluation import Calibration
 from unbag.identity import identify
-from unbag.methods.recipes import has_mirror_images, likelihood_gain, row_ratios
+from unbag.methods.recipes import (
+    DESCENT,
+    has_mirror_images,
+    likelihood_gain,
+    log_gains,
+    row_ratios,
+)
 from unbag.training import Outcome, PseudoLabels, Replica
 from unbag.training.temperature import likeliest_temperature
 from unbag.validation import invalid
@@ -35,7 +41,12 @@ def epochs_of_steps(n_rows: int, batch_size: int) -> int:
 
 
 def add_pseudo_labels(
-    replica: Replica, options: dict[str, Any], *, batch_size: int, given: dict[str, Any]
+    replica: Replica,
+    options: dict[str, Any],
+    *,
+    batch_size: int,
+    given: dict[str, Any],
+    by_descent: bool,
 ) -> Replica:
     """Keep some rows out, and train on pseudo-labels beside the objective.
 
@@ -49,6 +60,8 @@ def add_pseudo_labels(
         Where none is given.
     given : dict
         ``batch_size``, ``epochs`` and ``learning_rate`` as the user gave them, or None.
+    by_descent : bool
+        Whether by gradient descent with momentum, and not by Adam.
     """
     bags = replica.bags
     # Shares of small bags are known of the whole only, so these are kept out as a whole.
@@ -64,6 +77,7 @@ def add_pseudo_labels(
     rows = int((~out).sum())
     batch = given["batch_size"] or min(batch_size, rows)
     weight = replica.sample_weight
+    adam = {"learning_rate": given["learning_rate"] or _RATE, "shrinkage": _SHRINKAGE}
     return replace(
         replica,
         bags=bags.take(np.flatnonzero(~out)),
@@ -72,9 +86,8 @@ def add_pseudo_labels(
         pseudo_labels=PseudoLabels(**{"flip": flip, **options}),
         batch_size=batch,
         epochs=given["epochs"] or epochs_of_steps(rows, batch),
-        learning_rate=given["learning_rate"] or _RATE,
-        shrinkage=_SHRINKAGE,
         annealed=True,
+        **(DESCENT if by_descent else adam),
     )
 
 
@@ -87,6 +100,6 @@ def calibrate(
     ratios = row_ratios(replica.predicted, pooled)
     logits, ratio = torch.from_numpy(outcome.logits), torch.from_numpy(ratios)
     temperature = float(likeliest_temperature(logits, ratio))
-    chance = (ratios * softmax(outcome.logits / temperature, axis=1)).sum(1)
-    said = likelihood_gain(np.log(np.maximum(chance, 1e-12)))
+    log_eta = log_softmax(outcome.logits / temperature, axis=1)
+    said = likelihood_gain(log_gains(log_eta, ratios))
     return Calibration(temperature, np.zeros(len(pooled))), said

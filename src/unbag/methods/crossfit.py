@@ -38,13 +38,21 @@ from torch import nn
 
 from unbag.evaluation import Calibration
 from unbag.identity import identify
-from unbag.methods.jobs import Fit, Job, matching_batch_size, prepare, says_little
+from unbag.methods.jobs import (
+    Fit,
+    Job,
+    matching_batch_size,
+    prepare,
+    says_little,
+    tells_labels,
+)
 from unbag.methods.recipes import (
     DESCENT,
     balanced_posterior,
     descends,
     has_mirror_images,
     likelihood_gain,
+    log_gains,
     row_ratios,
     soft_batch,
     soft_epochs,
@@ -151,7 +159,7 @@ class CrossFit:
         self._most = usual if self.options.rounds is None else self.options.rounds
         self.rounds = 0  # accepted
         self._seconds = 0.0  # of all trainings so far
-        self._pure = bool((self._table.values.max(1) == 1).all())  # then labels are known
+        self._pure = tells_labels(self._table.values)
         self.ended = self._pure or self._most == 0 or not self._kept_out.any()
         self._why = "all rounds were run"
         self._confirmation = ""
@@ -216,7 +224,7 @@ class CrossFit:
             held_out=None,
         )
         # A module of the user's brings its weights, and copies of one start differ too little.
-        several = self._faint and not self._dear and not isinstance(self.job.model, nn.Module)
+        several = decayed and not isinstance(self.job.model, nn.Module)
         others = [
             replace(first, seed=seed, module=self._build(seed))
             for number in range(1, _START_NETWORKS if several else 1)
@@ -357,8 +365,7 @@ class CrossFit:
     def _losses(self, log_eta: _Floats) -> _Floats:
         """−log of what the bags of the rows kept out are likelier than by their sizes."""
         ratios = row_ratios(self._replica.bags, self._pooled)[self._kept_out]
-        chance = (ratios * np.exp(log_eta)).sum(1)
-        return np.asarray(-np.log(np.maximum(chance, 1e-12)))
+        return -log_gains(log_eta, ratios)
 
     # -------------------------------------------------------------------------------- the last
 

@@ -1,6 +1,6 @@
 """Jobs by method name: what each model is fitted to, and how."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from torch import nn
 from unbag.bags import Bags
 from unbag.evaluation import Calibration
 from unbag.methods.consistency import add_pseudo_labels
-from unbag.methods.recipes import DESCENT, descends
+from unbag.methods.recipes import descends
 from unbag.methods.registry import get_method
 from unbag.models import ModuleFactory, build_model
 from unbag.objectives import BagLikelihood, Biased, MatchedLikelihood
@@ -31,6 +31,7 @@ __all__ = [
     "noise_of_shares",
     "prepare",
     "says_little",
+    "tells_labels",
     "whole_bag_batch_size",
 ]
 
@@ -84,6 +85,17 @@ def says_little(theta: NDArray[np.float64]) -> bool:
     [False, True]
     """
     return noise_of_shares(theta) > _NOISY
+
+
+def tells_labels(theta: NDArray[np.float64]) -> bool:
+    """Whether every bag has one class, so that the bags of rows are their labels.
+
+    Examples
+    --------
+    >>> tells_labels(np.array([[1.0, 0.0], [0.0, 1.0]])), tells_labels(np.array([[0.9, 0.1]]))
+    (True, False)
+    """
+    return bool((theta.max(1) == 1).all())
 
 
 def matching_batch_size(n_rows: int, theta: NDArray[np.float64]) -> int:
@@ -331,8 +343,9 @@ def prepare(job: Job, precision: str) -> tuple[Replica, Priors]:
             batch_size = _DESCENT_BATCH
         elif batching != "whole-bags":
             batch_size = max(512, min(matching_batch_size(n, priors.values), n // 10))
-        replica = add_pseudo_labels(replica, options, batch_size=batch_size, given=given)
-        replica = replace(replica, **DESCENT) if by_descent else replica
+        replica = add_pseudo_labels(
+            replica, options, batch_size=batch_size, given=given, by_descent=by_descent
+        )
     return replica, (pooled, pi, output)
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "descends",
     "has_mirror_images",
     "likelihood_gain",
+    "log_gains",
     "row_ratios",
     "soft_batch",
     "soft_epochs",
@@ -30,7 +31,6 @@ _LEAST_BATCH, _MOST_BATCH = 32, 512
 _COLOURS = 3
 _FITTING_STEPS, _CLOSE = 50, 1e-4
 _TRUST = 30  # rows at which the shares of a bag count half
-_SMALLEST = 1e-30
 
 
 def descends(module: nn.Module, n_rows: int, learning_rate: float | None) -> bool:
@@ -128,6 +128,15 @@ def has_mirror_images(row_shape: tuple[int, ...]) -> bool:
     return len(row_shape) == 3 and row_shape[0] == _COLOURS
 
 
+def log_gains(log_eta: _Floats, ratios: _Floats) -> _Floats:
+    """Logarithm of how much likelier than by its size the bag of every row is: (n,).
+
+    ``log_eta`` are log-probabilities under the pooled prior, ``ratios`` those of
+    :func:`row_ratios`.
+    """
+    return np.asarray(np.log(np.maximum((ratios * np.exp(log_eta)).sum(1), 1e-12)))
+
+
 def likelihood_gain(gains: _Floats) -> str:
     """Say how much likelier than by chance bags are; gains are logarithms, one a row.
 
@@ -152,8 +161,7 @@ def soft_batch(n_rows: int, n_trained: int) -> int:
     >>> soft_batch(1000, 900), soft_batch(60_000, 60_000)
     (100, 512)
     """
-    batch = np.clip(n_rows // 10, _LEAST_BATCH, _MOST_BATCH)
-    return int(max(1, n_trained // max(1, round(n_trained / batch))))
+    return max(1, n_trained // max(1, round(n_trained / _target_batch(n_rows))))
 
 
 def soft_epochs(n_rows: int) -> int:
@@ -164,5 +172,9 @@ def soft_epochs(n_rows: int) -> int:
     >>> soft_epochs(1000), soft_epochs(60_000)
     (60, 12)
     """
-    batch = int(np.clip(n_rows // 10, _LEAST_BATCH, _MOST_BATCH))
-    return int(np.clip(_SOFT_STEPS // max(1, n_rows // batch), _FEW_EPOCHS, _MANY_EPOCHS))
+    steps = max(1, n_rows // _target_batch(n_rows))
+    return int(np.clip(_SOFT_STEPS // steps, _FEW_EPOCHS, _MANY_EPOCHS))
+
+
+def _target_batch(n_rows: int) -> int:
+    return int(np.clip(n_rows // 10, _LEAST_BATCH, _MOST_BATCH))

@@ -1,4 +1,4 @@
-"""The compiled and recorded step on a GPU against the same lines on the CPU."""
+"""The recorded step on a GPU, compiled or not, against the same lines on the CPU."""
 
 import numpy as np
 import pytest
@@ -7,11 +7,16 @@ from torch import nn
 
 import unbag
 from unbag.methods import METHODS, Job, fit_many
-from unbag.training import TestSet
+from unbag.training import TestSet, engine
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 K = 3
+
+
+@pytest.fixture(params=[0, np.inf], ids=["compiled", "as they stand"], autouse=True)
+def _compiled_from(request, monkeypatch):
+    monkeypatch.setattr(engine, "_MANY_NUMBERS", request.param)
 
 
 def make_jobs(methods, row_shape=(5,), **settings):

@@ -13,6 +13,7 @@ from unbag.training.randomness import derive, uniform
 __all__ = ["augment"]
 
 _SHIFT = 8  # an eighth of the side
+_CHANCE = 0.25  # of each strong change
 _MOVE = 0.25  # of the side
 _BENDS = (0.52, 0.3, 0.3)  # largest turn in radians, and shears
 _BRIGHTNESS, _CONTRAST, _SATURATION = 0.5, 0.6, 0.9
@@ -51,8 +52,8 @@ def _corrupt(x: Tensor, keys: Tensor) -> Tensor:
 
 
 def _signed(draw: Tensor) -> Tensor:
-    """Uniform in [−1, 1] with a chance of one half, else 0; from one uniform number."""
-    return torch.where(draw < 0.5, 4 * draw - 1, 0.0)
+    """Uniform in [−1, 1] with a chance of one quarter, else 0; from one uniform number."""
+    return torch.where(draw < _CHANCE, 2 / _CHANCE * draw - 1, 0.0)
 
 
 def _placement(x: Tensor, draws: Tensor, strong: bool, flip: bool) -> tuple[Tensor, Tensor]:

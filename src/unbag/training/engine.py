@@ -1,7 +1,7 @@
 """The one training loop: a stack of replicas, one batched step for all of them.
 
-Read :meth:`Stack.run` first, then :meth:`Stack._step`. On CUDA the step is compiled and recorded
-as a graph; on the CPU the same lines run as they stand.
+Read :meth:`Stack.run` first, then :meth:`Stack._step`. On CUDA the step is recorded as a graph,
+compiled where training is long; on the CPU the same lines run as they stand.
 """
 
 import time
@@ -35,6 +35,8 @@ PRECISIONS = {
 }
 _BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-8  # Adam's
 _MOMENTUM = 0.9  # of SGD
+# Compilation takes 10 to 60 s, and saves about half of the training from so many numbers on.
+_MANY_NUMBERS = 1e11
 
 
 class Stack:
@@ -82,7 +84,7 @@ class Stack:
         self._score: Callable[..., Tensor] = self._sum_errors
         self._graph: torch.cuda.CUDAGraph | None = None
         if device.type == "cuda" and self.network.capturable:
-            self._compile_and_record()
+            self._record()
 
     def _place_state(self) -> None:
         replicas, k = len(self.replicas), self.replicas[0].bags.priors.n_classes
@@ -387,12 +389,20 @@ class Stack:
 
     # ------------------------------------------------------------------------------------ CUDA
 
-    def _compile_and_record(self) -> None:
-        """Compile the step and record it as one CUDA graph, leaving the state as it was."""
-        self.loss.compile()
-        self._update = compiled(self._take_step)
-        self._score = compiled(self._sum_errors)
+    def _record(self) -> None:
+        """Record the step as one CUDA graph, leaving the state as it was."""
+        if self._is_long():
+            self.loss.compile()
+            self._update = compiled(self._take_step)
+            self._score = compiled(self._sum_errors)
         self._graph = record(self._step, [*self.state.values(), *self.sums.values()])
+
+    def _is_long(self) -> bool:
+        """Whether training reads and writes so many numbers that fused kernels pay."""
+        row = sum(self.replicas[0].widths)
+        each = self.batches.batch_size * row + self.state["weights"].shape[1]
+        steps = self.epochs * self.batches.n_steps
+        return len(self.replicas) * steps * each > _MANY_NUMBERS
 
 
 def _loss_class(replica: Replica) -> type[BatchLoss]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from unbag.models import MLP, ResNet20
 from unbag.training.randomness import derive, uniform
 
-__all__ = ["StackedMLP", "StackedModules", "StackedNetwork", "stack_modules"]
+__all__ = ["StackedMLP", "StackedModules", "StackedNetwork", "is_batched", "stack_modules"]
 
 _MOMENTUM, _EPS = 0.1, 1e-5  # of batch normalisation, as in nn.BatchNorm1d
 _ALIGN = 8  # matrix units want rows of 16 bytes: 8 numbers of bfloat16
@@ -380,14 +380,18 @@ def stack_modules(
     modules: Sequence[nn.Module], device: torch.device, dtype: torch.dtype, compute: torch.dtype
 ) -> StackedNetwork:
     """Stack modules of one architecture in the form that trains them fastest."""
-    if all(type(m) is MLP and _is_standard(m) for m in modules):
+    if all(map(is_batched, modules)):
         return StackedMLP(cast(list[MLP], modules), device, dtype, compute)
     return StackedModules(modules, device, dtype, compute)
 
 
-def _is_standard(module: MLP) -> bool:
-    """Whether nobody froze weights or changed the normalisation after the MLP was made."""
-    norms = module.blocks()[1]
-    return all(p.requires_grad for p in module.parameters()) and all(
-        norm.eps == _EPS and norm.momentum == _MOMENTUM for norm in norms
+def is_batched(module: nn.Module) -> bool:
+    """Whether modules like this one are trained by one batched product a layer.
+
+    MLPs are, if nobody froze weights or changed the normalisation after they were made.
+    """
+    return (
+        type(module) is MLP
+        and all(p.requires_grad for p in module.parameters())
+        and all(n.eps == _EPS and n.momentum == _MOMENTUM for n in module.blocks()[1])
     )

@@ -282,6 +282,14 @@ class Replica:
         return min(self.batch_size, self.bags.n_rows)
 
     @property
+    def widths(self) -> list[int]:
+        """How many numbers each layer makes of a row, about."""
+        weights = [p for p in self.module.parameters() if p.ndim > 1]
+        row = math.prod(self.bags.row_shape)
+        images = any(p.ndim == 4 for p in weights)  # convolutions: channels times pixels
+        return [p.shape[0] * row // 4 if images else p.shape[0] for p in weights]
+
+    @property
     def is_adversarial(self) -> bool:
         """Whether the objective asks for a forward pass of perturbed rows."""
         return isinstance(self.objective, ProportionConsistency)

@@ -13,6 +13,7 @@ import torch
 
 from unbag.training.checkpoint import Checkpoint, fingerprint
 from unbag.training.engine import PRECISIONS, Stack
+from unbag.training.networks import is_batched
 from unbag.training.progress import TrainingProgress
 from unbag.training.replica import Outcome, Replica
 from unbag.validation import check_choice, check_number, invalid
@@ -51,17 +52,17 @@ def _replicas_per_stack(replica: Replica, device: torch.device) -> int:
 
     On CUDA, as many as two fifths of the memory hold: beyond a hundred replicas little is gained.
     Of all memory, not of what is free now, so that a run that is resumed is cut into the same
-    stacks. On the CPU a stack saves the cost of
-    starting operations, which only matters while a batch of activations stays in the cache.
+    stacks. Networks that run one after another gain nothing, and a step of one, once compiled,
+    serves the next. On the CPU a stack saves the cost of starting operations, which only matters
+    while a batch of activations stays in the cache.
     """
-    parameters = list(replica.module.parameters())
-    row = math.prod(replica.bags.row_shape)
-    widths = [p.shape[0] for p in parameters if p.ndim > 1]
-    if any(p.ndim == 4 for p in parameters):  # convolutions: channels times pixels
-        widths = [width * row // 4 for width in widths]
+    row, widths = math.prod(replica.bags.row_shape), replica.widths
     if device.type != "cuda":
         widest = 4 * replica.rows_per_batch * max([*widths, row])
         return max(1, _CACHE // widest)
+    if not is_batched(replica.module):
+        return 1
+    parameters = replica.module.parameters()
     weights = 40 * sum(p.numel() for p in parameters)  # with gradient, moments and temporaries
     activations = replica.rows_per_batch * (8 * row + 40 * sum(widths))
     _, memory = torch.cuda.mem_get_info(device)

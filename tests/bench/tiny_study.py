@@ -69,7 +69,7 @@ def made_record(run, error, *, drop=0.0, **values):
         "environment": HERE.key,
         "error": round(error / 100, 6),
         "best_error": round((error - drop) / 100, 6),
-        "n_epochs": run.epochs,
+        "n_epochs": run.epochs or 100,
         "seconds": 0.5,
     }
     return Record(run, **{**defaults, **values})

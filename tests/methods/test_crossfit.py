@@ -307,19 +307,38 @@ def test_networks_that_are_no_mlps_have_fewer_folds_and_rounds():
     assert set(CrossFit(own, "float32")._fold) == {0, 1, 2, 3}
 
 
+def test_weights_of_mlps_decay_on_soft_labels_the_more_the_fewer_the_rows():
+    X = np.random.default_rng(0).normal(size=(20_000, 4)).astype(np.float32)
+    for n, given, expected in ((600, 1e-5, 0.01), (20_000, 1e-5, 0.003), (600, 0.1, 0.1)):
+        bags = unbag.Bags(X[:n], np.arange(n) % K, THETA)
+        crossfit = work(bags, weight_decay=given)
+        crossfit._log_eta = np.zeros((n, K))
+        for replica in (*crossfit.round(), crossfit.last()):
+            assert replica.weight_decay == expected
+        assert crossfit.start()[0].weight_decay == given
+
+
+def test_the_start_has_600_steps_however_large_its_batches():
+    bags = unbag.Bags(np.zeros((60_000, 4), np.float32), np.arange(60_000) % K, FAINT)
+    sizes = {(r.batch_size, r.epochs) for r in work(bags, epochs=None).start()}
+    assert sizes == {(20_000, 200)}
+
+
 def test_residual_networks_learn_soft_labels_by_gradient_descent():
     X = np.random.default_rng(0).normal(size=(10_000, 4, 4)).astype(np.float32)
     for n, learning_rate, expected in (
-        (10_000, None, ("sgd", 0.1, 5e-3)),
-        (10_000, 0.03, ("adam", 0.03, 0.0)),
-        (9_999, None, ("adam", 1e-3, 0.0)),
+        (10_000, None, ("sgd", 0.1, 5e-3, 128)),
+        (10_000, 0.03, ("adam", 0.03, 0.0, 500)),
+        (9_999, None, ("adam", 1e-3, 0.0, 499)),
     ):
         bags = unbag.Bags(X[:n], np.arange(n) % 3, THETA)
         job = Job(bags, "crossfit", model="resnet20", learning_rate=learning_rate)
         crossfit = CrossFit(job, "float32")
         crossfit._log_eta = np.zeros((n, 3))
         last = crossfit.last()
-        assert (last.optimizer, last.learning_rate, last.shrinkage) == expected
+        made = (last.optimizer, last.learning_rate, last.shrinkage, last.batch_size)
+        assert made == expected
+        assert last.weight_decay == 1e-5
     other = run_start(work()).last()
     assert (other.optimizer, other.shrinkage) == ("adam", 0)
 

@@ -24,12 +24,12 @@ from unbag.validation import invalid
 __all__ = ["add_pseudo_labels", "calibrate", "epochs_of_steps"]
 
 _KEPT_OUT, _MOST_KEPT_OUT, _KEPT_OUT_ROWS = 0.05, 0.3, 200
-_STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 10_000, 50, 200
+_STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 10_000, 60, 200
 _RATE, _SHRINKAGE = 2e-3, 0.05
 
 
 def epochs_of_steps(n_rows: int, batch_size: int) -> int:
-    """Epochs of 10,000 steps, but 50 to 200.
+    """Epochs of 10,000 steps, but 60 to 200.
 
     Examples
     --------

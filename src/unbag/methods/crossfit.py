@@ -48,6 +48,7 @@ from unbag.methods.jobs import (
 )
 from unbag.methods.recipes import (
     DESCENT,
+    DESCENT_BATCH,
     balanced_posterior,
     descends,
     has_mirror_images,
@@ -55,6 +56,7 @@ from unbag.methods.recipes import (
     log_gains,
     row_ratios,
     soft_batch,
+    soft_decay,
     soft_epochs,
 )
 from unbag.methods.registry import METHODS
@@ -70,9 +72,7 @@ _Floats = NDArray[np.float64]
 STARTS = ("matched-likelihood", "bag-likelihood", "u-prr")
 AUGMENTATIONS = ("none", "weak", "strong")
 
-_STEPS = 600  # of the start
-_START_ROWS, _FEW_STEPS, _LEAST_EPOCHS = 4_000_000, 200, 10  # of the start where batches are large
-_SMALL_BAG_STEPS = 2000
+_STEPS, _SMALL_BAG_STEPS, _LEAST_EPOCHS = 600, 2000, 10  # of the start
 # Deep networks learn little in a few steps of large batches.
 _DEEP_BATCH, _DEEP_EPOCHS = 2500, 80
 _FOLDS, _FEW_FOLDS = 5, 2
@@ -203,12 +203,11 @@ class CrossFit:
         bags, n = begun.bags, begun.bags.n_rows
         small = begun.batching == "whole-bags"
         own = begun.batch_size if small else matching_batch_size(n, self._table.values)
-        most = _SMALL_BAG_STEPS if small else _STEPS
+        steps = _SMALL_BAG_STEPS if small else _STEPS
         deep = self._dear and not small
         batch = min(n, self.job.batch_size or (min(own, _DEEP_BATCH) if deep else own))
         if deep:
-            most = max(most, _DEEP_EPOCHS * (n // batch))
-        steps = np.clip(_START_ROWS // batch, _FEW_STEPS, most)
+            steps = max(steps, _DEEP_EPOCHS * (n // batch))
         epochs = max(steps / (n // batch), _LEAST_EPOCHS)
         decayed = self._faint and not self._dear
         first = replace(
@@ -298,7 +297,8 @@ class CrossFit:
         module = self._build(seed)
         optimizer: dict[str, Any] = {"learning_rate": job.learning_rate or _SOFT_RATE}
         if descends(module, replica.bags.n_rows, job.learning_rate):
-            optimizer = DESCENT
+            optimizer, batch = DESCENT, DESCENT_BATCH
+        decay = 0.0 if self._dear else soft_decay(replica.bags.n_rows)
         return replace(
             replica,
             bags=bags,
@@ -311,6 +311,7 @@ class CrossFit:
             batch_size=job.batch_size or batch,
             batching="shuffled",
             annealed=True,
+            weight_decay=max(replica.weight_decay, decay),
             mixup=self._mixup,
             augmentation=self._changed,
             held_out=None,

@@ -10,7 +10,7 @@ from torch import nn
 from unbag.bags import Bags
 from unbag.evaluation import Calibration
 from unbag.methods.consistency import add_pseudo_labels
-from unbag.methods.recipes import descends
+from unbag.methods.recipes import DESCENT_BATCH, descends
 from unbag.methods.registry import get_method
 from unbag.models import ModuleFactory, build_model
 from unbag.objectives import BagLikelihood, Biased, MatchedLikelihood
@@ -39,7 +39,6 @@ __all__ = [
 _MANY_BAGS, _FEW_ROWS = 30, 600
 _BAGS_IN_BATCH = 2
 _NOISY = 10.0
-_DESCENT_BATCH = 512
 
 
 def default_batch_size(n_rows: int) -> int:
@@ -340,7 +339,7 @@ def prepare(job: Job, precision: str) -> tuple[Replica, Priors]:
         options = {k: v for k, v in job.hyperparameters.items() if k in method.options}
         given = {k: getattr(job, k) for k in ("batch_size", "epochs", "learning_rate")}
         if by_descent:
-            batch_size = _DESCENT_BATCH
+            batch_size = DESCENT_BATCH
         elif batching != "whole-bags":
             batch_size = max(512, min(matching_batch_size(n, priors.values), n // 10))
         replica = add_pseudo_labels(

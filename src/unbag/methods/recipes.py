@@ -12,6 +12,7 @@ from unbag.models import ResNet20
 
 __all__ = [
     "DESCENT",
+    "DESCENT_BATCH",
     "balanced_posterior",
     "descends",
     "has_mirror_images",
@@ -19,14 +20,17 @@ __all__ = [
     "log_gains",
     "row_ratios",
     "soft_batch",
+    "soft_decay",
     "soft_epochs",
 ]
 
 _Floats = NDArray[np.float64]
 # With momentum, this shrinkage is a weight decay of 5e-4.
 DESCENT: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 0.1, "shrinkage": 5e-3}
+DESCENT_BATCH = 128
 _ENOUGH_ROWS = 10_000
-_SOFT_STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 600, 12, 150
+_SOFT_STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 1400, 12, 150
+_DECAY_OF_ROW, _MOST_DECAY = 60.0, 0.01
 _LEAST_BATCH, _MOST_BATCH = 32, 512
 _COLOURS = 3
 _FITTING_STEPS, _CLOSE = 50, 1e-4
@@ -165,15 +169,26 @@ def soft_batch(n_rows: int, n_trained: int) -> int:
 
 
 def soft_epochs(n_rows: int) -> int:
-    """Epochs on soft labels: 600 steps, but 12 to 150 epochs.
+    """Epochs on soft labels: 1,400 steps, but 12 to 150 epochs.
 
     Examples
     --------
-    >>> soft_epochs(1000), soft_epochs(60_000)
-    (60, 12)
+    >>> soft_epochs(1000), soft_epochs(7_480), soft_epochs(60_000)
+    (140, 100, 12)
     """
     steps = max(1, n_rows // _target_batch(n_rows))
     return int(np.clip(_SOFT_STEPS // steps, _FEW_EPOCHS, _MANY_EPOCHS))
+
+
+def soft_decay(n_rows: int) -> float:
+    """Weight decay of an MLP on soft labels: 60 / n, but 0.01 at most.
+
+    Examples
+    --------
+    >>> soft_decay(1000), soft_decay(60_000)
+    (0.01, 0.001)
+    """
+    return min(_MOST_DECAY, _DECAY_OF_ROW / n_rows)
 
 
 def _target_batch(n_rows: int) -> int:

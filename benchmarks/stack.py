@@ -30,8 +30,10 @@ import unbag
 from unbag.methods import Job
 from unbag.methods.jobs import prepare
 from unbag.models import MLP
+from unbag.training import engine
 from unbag.training.engine import Stack
 
+engine._COMPILED_FROM = 0  # few steps are timed, of trainings that are long
 N, FEATURES, CLASSES, WIDTH, DEPTH = 60_000, 784, 10, 300, 5
 EPOCHS = 500  # of a model, as in the paper
 METHODS = ("biased", "prop", "unbiased", "u-correct", "u-flood", "u-stop", "u-prr")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.training.augmentation import _warp, augment
+from unbag.training.augmentation import _signed, _warp, augment
 from unbag.training.randomness import seed_keys
 
 KEYS = seed_keys([0, 1], torch.device("cpu"))
@@ -99,3 +99,12 @@ def test_rows_of_a_table_get_numbers_of_the_same_column():
             assert np.isin(after[:, column], before[:, column]).all()
     changed = (out != x).double().mean()
     assert 0.26 < changed < 0.34
+
+
+def test_moves_bends_and_colours_change_with_a_chance_of_a_quarter():
+    size = _signed(torch.linspace(0, 1, 40_001))
+    assert abs((size != 0).float().mean() - 0.25) < 1e-3
+    made = size[size != 0]
+    assert made.min() < -0.99
+    assert made.max() > 0.99
+    assert abs(made.mean()) < 1e-3

@@ -212,7 +212,7 @@ def test_a_run_that_is_killed_at_any_moment_goes_on(tmp_path):
     # All epochs would take too long: both runs are compared a few epochs after the kill.
     stop = reached + 3
     resumed = train_until(stop, checkpoints)
-    undisturbed = train_until(stop, None)
+    undisturbed = train_until(stop, tmp_path / "others")
     assert resumed.keys() == undisturbed.keys()
     for name, value in resumed.items():
         np.testing.assert_array_equal(value, undisturbed[name], err_msg=name)
@@ -233,7 +233,7 @@ def train_until(epoch, folder):
             train(
                 make_replicas(epochs=3000),
                 device="cpu",
-                checkpoint=Path("nowhere") if folder is None else folder,
+                checkpoint=folder,
                 checkpoint_seconds=0,
             )
     return seen

@@ -16,7 +16,7 @@ K = 3
 
 @pytest.fixture(params=[0, np.inf], ids=["compiled", "as they stand"], autouse=True)
 def _compiled_from(request, monkeypatch):
-    monkeypatch.setattr(engine, "_MANY_NUMBERS", request.param)
+    monkeypatch.setattr(engine, "_COMPILED_FROM", request.param)
 
 
 def make_jobs(methods, row_shape=(5,), **settings):

@@ -10,11 +10,12 @@ from torch import nn
 import unbag
 from unbag import objectives
 from unbag.evaluation import label_free_accuracy
-from unbag.models import MLP
-from unbag.training import Replica, TestSet, train
+from unbag.models import MLP, ResNet20
+from unbag.training import Replica, TestSet, engine, train
 from unbag.training.batches import BATCHINGS
 from unbag.training.engine import Stack
 from unbag.training.randomness import seed_keys
+from unbag.training.run import _replicas_per_stack
 
 K, D = 3, 4
 ALL_BUT_CONSISTENCY = [
@@ -647,3 +648,21 @@ def test_settings_are_checked():
     ]:
         with pytest.raises(unbag.exceptions.InvalidInputError, match=name):
             make_replica("u-prr", **{name: value})
+
+
+def test_networks_that_run_one_after_another_are_stacks_of_one_on_a_gpu():
+    images = np.random.default_rng(0).normal(size=(60, 1, 8, 8)), np.arange(60) % K
+    replica = make_replica("unbiased", data=images, module=ResNet20(1, K))
+    assert _replicas_per_stack(replica, torch.device("cuda")) == 1
+    assert replica.widths == [p.shape[0] * 16 for p in replica.module.parameters() if p.ndim > 1]
+    assert make_replica("unbiased").widths[-1] == K
+
+
+def test_only_long_trainings_are_worth_compiling(monkeypatch):
+    replicas = [make_replica("unbiased", seed=seed) for seed in (0, 1)]
+    stack = Stack(replicas, torch.device("cpu"), "float64")
+    widths, weights = sum(stack.replicas[0].widths), stack.network.weights.shape[1]
+    numbers = 2 * 20 * stack.batches.n_steps * (30 * widths + weights)
+    for limit, long in ((numbers - 1, True), (numbers, False)):
+        monkeypatch.setattr(engine, "_COMPILED_FROM", limit)
+        assert stack._is_long() == long

@@ -71,8 +71,8 @@ OURS: dict[str, tuple[str, dict[str, Any]]] = {
     "supervised": ("crossfit", {"rounds": 0, "augment": "none"}),
     "supervised-augmented": ("crossfit", {"rounds": 0, "augment": "weak"}),
 }
-# On soft labels. They are cheap on a GPU, so MLPs have more than the default where that is few;
-# residual networks need as many only where rows are augmented.
+# On soft labels: more than the default where that is few, since they are cheap on a GPU, and where
+# rows are augmented.
 _OUR_EPOCHS = {"mnist": 40, "fashion-mnist": 40, "kmnist": 40}
 _OUR_CHANGED_EPOCHS = 60
 HELD_OUT = 0.2  # of the rows, in runs that choose hyperparameters
@@ -265,7 +265,6 @@ class Data:
             model=spec.model,
             model_options=options,
             learning_rate=run.learning_rate,
-            weight_decay=run.weight_decay,
             epochs=run.epochs,
             seed=run.trial,
             test=self.test,
@@ -284,6 +283,7 @@ class Data:
             "hyperparameters": run.hyperparameters,
             "batch_size": max(1, bags.n_rows // run.batch_divisor),
             "batching": "shuffled",
+            "weight_decay": run.weight_decay,
         }
 
     def _our_settings(self, run: Run) -> dict[str, Any]:

@@ -63,7 +63,9 @@ def fit(
     learning_rate: Annotated[
         float | None, typer.Option(help="Of Adam.", show_default="by rows")
     ] = None,
-    weight_decay: Annotated[float, typer.Option(help="In Adam's L2 form.")] = 1e-5,
+    weight_decay: Annotated[
+        float | None, typer.Option(help="In Adam's L2 form.", show_default="by method and rows")
+    ] = None,
     early_stopping: Annotated[
         bool, typer.Option(help="Keep the epoch of the smallest label-free error.")
     ] = False,

@@ -79,9 +79,9 @@ class UnbagClassifier(Predicting):
         None means a value from the number of rows. Of crossfit, epochs on soft labels; the start
         is shortened when they are fewer than usual. With a learning rate, residual networks
         learn by Adam in crossfit and consistency; else by gradient descent from 10,000 rows on.
-    weight_decay : float, default=1e-5
-        In Adam's L2 form; 0.003 at least in the start of crossfit by MLPs where priors say
-        little.
+    weight_decay : float, default=None
+        In Adam's L2 form. None means 1e-5; in crossfit by MLPs, 60 over the number of rows on
+        soft labels (at most 0.01), and 0.003 in the start where priors say little.
     early_stopping : bool, default=False
         Hold rows out, end when their label-free error stops falling, and keep the weights of the
         epoch where it was smallest.
@@ -165,7 +165,7 @@ class UnbagClassifier(Predicting):
         epochs: int | None = None,
         batch_size: int | None = None,
         learning_rate: float | None = None,
-        weight_decay: float = 1e-5,
+        weight_decay: float | None = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 20,

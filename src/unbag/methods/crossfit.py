@@ -16,10 +16,10 @@ r"""crossfit: every row gets a soft label from its bag and networks of folds.
    says little that would crawl: the new ones alone do, their squares are what is balanced, and
    there may be six rounds instead of three.
 3. Some rows are kept out of the trainings of all rounds. The likelihood of their bags gives
-   temperatures, and when a round after the first makes it significantly worse, that one is dropped
-   and the rounds end. The start has them, since shares are known of whole bags only: on parts of
-   bags it is far worse where Θ says little, and a network that sees the rest of a bag only through
-   its shares learns to make up there for what it knows by heart.
+   temperatures, and when a round after the first makes it significantly worse (the second: much
+   worse), that one is dropped and the rounds end. The start has these rows, since shares are known
+   of whole bags only: on parts of bags it is far worse where Θ says little, and a network that sees
+   the rest of a bag only through its shares learns to make up there for what it knows by heart.
 4. One network is trained on the soft labels of all rows.
 
 It is EM on the bag likelihood with out-of-fold predictions, which hardly know a row's bag by
@@ -60,9 +60,10 @@ from unbag.methods.recipes import (
     soft_epochs,
 )
 from unbag.methods.registry import METHODS
-from unbag.models import MLP, ResNet20, build_model
+from unbag.models import ResNet20, build_model
 from unbag.priors import ClassPriors
 from unbag.training import Augmentation, Outcome, Replica
+from unbag.training.networks import is_batched
 from unbag.training.temperature import likeliest_temperature
 from unbag.validation import check_choice, check_number, invalid
 
@@ -80,7 +81,9 @@ _ROUNDS, _STEP = 3, 0.5  # half a step from the log-probabilities before to the 
 # Where priors say little, the start is several networks, rounds take whole steps, their labels are
 # sharper, and there are more of them.
 _START_NETWORKS, _MANY_ROUNDS, _SHARPENING, _FAINT_ERRORS = 5, 6, 2.0, 3.0
-_FAINT_RATE, _FAINT_DECAY = 1e-3, 3e-3  # of that start; the weight decay at least
+# What the second round may lose of the gain of the first; the latter where priors say little.
+_SLACK, _FAINT_SLACK = 0.01, 0.05
+_FAINT_RATE, _FAINT_DECAY = 1e-3, 3e-3  # of that start
 _START_RATE, _SOFT_RATE = 2e-3, 1e-3
 _VALIDATION, _MOST_VALIDATION, _VALIDATION_ROWS = 0.1, 0.3, 200
 _LEAST_RECORDS = 20  # or four for every fold; below, there are no rounds
@@ -150,7 +153,7 @@ class CrossFit:
         self._table: ClassPriors = bags.priors
         self._pooled = self._priors[0]
         # MLPs are trained side by side, other networks one after another.
-        self._dear = not isinstance(self._replica.module, MLP)
+        self._dear = not is_batched(self._replica.module)
         self._folds = self.options.folds or (_FEW_FOLDS if self._dear else _FOLDS)
         self._fold, self._kept_out = self._split()
         whole = self._begun.batching == "whole-bags"  # then counts say more than shares
@@ -215,7 +218,7 @@ class CrossFit:
             batch_size=batch,
             epochs=max(1, round(self._haste() * epochs)),
             learning_rate=self.job.learning_rate or (_FAINT_RATE if decayed else _START_RATE),
-            weight_decay=max(begun.weight_decay, _FAINT_DECAY if decayed else 0.0),
+            weight_decay=self._decay(_FAINT_DECAY if decayed else None),
             annealed=True,
             augmentation=self._weak,
             predicted=bags,
@@ -236,6 +239,11 @@ class CrossFit:
         job, shape = self.job, self._replica.bags.row_shape
         module = build_model(job.model, shape, self._table.n_classes, seed, **job.model_options)
         return module.to(next(self._replica.module.parameters()).dtype)
+
+    def _decay(self, own: float | None) -> float:
+        """Weight decay of the job, or the method's own where the job leaves it open."""
+        given = self._replica.weight_decay
+        return given if own is None or self.job.weight_decay is not None else own
 
     def _haste(self) -> float:
         """Share of the usual training that the job asks for."""
@@ -298,7 +306,8 @@ class CrossFit:
         optimizer: dict[str, Any] = {"learning_rate": job.learning_rate or _SOFT_RATE}
         if descends(module, replica.bags.n_rows, job.learning_rate):
             optimizer, batch = DESCENT, DESCENT_BATCH
-        decay = 0.0 if self._dear else soft_decay(replica.bags.n_rows)
+        # Linear models have no normalisation that would undo the shrinking of their weights.
+        layered = not self._dear and len(self._replica.widths) > 1
         return replace(
             replica,
             bags=bags,
@@ -311,7 +320,7 @@ class CrossFit:
             batch_size=job.batch_size or batch,
             batching="shuffled",
             annealed=True,
-            weight_decay=max(replica.weight_decay, decay),
+            weight_decay=self._decay(soft_decay(replica.bags.n_rows) if layered else None),
             mixup=self._mixup,
             augmentation=self._changed,
             held_out=None,
@@ -330,7 +339,7 @@ class CrossFit:
         temperature = self._temperature(log_eta) if self.options.calibrated else 1.0
         log_eta = log_softmax(log_eta / temperature, axis=1)
         losses = self._losses(log_eta[self._kept_out])
-        # The start was trained on the rows that are kept out, so it is no fair measure.
+        # The start was trained on the rows that are kept out, so it is no measure.
         if self.rounds and self._worse(losses):
             self.ended = True
             self._why = "the next made the bags of rows that were kept out less likely"
@@ -346,15 +355,19 @@ class CrossFit:
     def _worse(self, losses: _Floats) -> bool:
         """Whether bags are less likely than before beyond noise, on the rows kept out.
 
-        Only these are fair: a row has shaped the soft labels of the other folds by its own.
+        Only these are fair: a row has shaped the soft labels of the other folds by its own. The
+        first round has all its labels from the start, which knows their bags a little, so that
+        the second may lose a part of what the first gained over chance.
         """
         more = losses - self._least_losses
         error = more.std() / np.sqrt(len(more))
-        return bool(more.mean() > (_FAINT_ERRORS if self._faint else 1.0) * error)
+        tolerance, slack = (_FAINT_ERRORS, _FAINT_SLACK) if self._faint else (1.0, _SLACK)
+        gain = max(0.0, -self._least_losses.mean()) if self.rounds == 1 else 0.0
+        return bool(more.mean() > slack * gain + tolerance * error)
 
     def _compare_with(self, losses: _Floats) -> None:
-        """Compare further rounds with this one; where Θ is faint, with the best so far."""
-        if not (self._faint and self.rounds and losses.mean() > self._least_losses.mean()):
+        """Compare further rounds with this, or where Θ is faint the best since the second."""
+        if not (self._faint and self.rounds > 1 and losses.mean() > self._least_losses.mean()):
             self._least_losses = losses
 
     def _temperature(self, log_eta: _Floats) -> float:

@@ -32,7 +32,7 @@ def fit_many(
     checkpoint_seconds: float = 30.0,
     on_finish: Callable[[dict[int, Fit]], None] | None = None,
 ) -> list[Fit]:
-    """Fit many models at once; jobs of one architecture, batch size and row shape form a stack.
+    """Fit many models at once; MLPs of one architecture, batch size and row shape form a stack.
 
     The result of a job does not depend on the other jobs, but for rounding. One that diverges is
     reported in its ``outcome`` while the others go on.
@@ -140,7 +140,7 @@ def _resolve(job: Any) -> Job:
 
 
 def _run(procedures: dict[int, CrossFit], options: dict[str, Any]) -> dict[int, Fit]:
-    """Take every procedure through its stages; those of all jobs are trained as one stack."""
+    """Take every procedure through its stages; those of all jobs are trained together."""
 
     def stage(label: str, wanted: dict[int, list[Replica]]) -> dict[int, list[Outcome]]:
         """Train what several jobs want, and hand each its outcomes."""

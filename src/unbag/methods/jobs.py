@@ -39,6 +39,7 @@ __all__ = [
 _MANY_BAGS, _FEW_ROWS = 30, 600
 _BAGS_IN_BATCH = 2
 _NOISY = 10.0
+_DECAY = 1e-5
 
 
 def default_batch_size(n_rows: int) -> int:
@@ -206,7 +207,9 @@ class Job:
     learning_rate : float, optional
         Of Adam. Left out, residual networks learn labels of their own making by gradient descent,
         from 10,000 rows on.
-    weight_decay : float
+    weight_decay : float, optional
+        In Adam's L2 form. Left out it is 1e-5, and more where MLPs learn soft labels, or start
+        crossfit while priors say little.
     batch_size, epochs : int, optional
     batching : {"auto", "stratified", "shuffled", "whole-bags"}
         How batches are drawn; "auto" keeps small bags whole.
@@ -231,7 +234,7 @@ class Job:
     model: str | nn.Module | ModuleFactory = "mlp"
     model_options: dict[str, Any] = field(default_factory=dict)
     learning_rate: float | None = None
-    weight_decay: float = 1e-5
+    weight_decay: float | None = None
     batch_size: int | None = None
     epochs: int | None = None
     batching: str = "auto"
@@ -324,7 +327,7 @@ def prepare(job: Job, precision: str) -> tuple[Replica, Priors]:
         learning_rate=(
             default_learning_rate(n) if job.learning_rate is None else job.learning_rate
         ),
-        weight_decay=job.weight_decay,
+        weight_decay=_DECAY if job.weight_decay is None else job.weight_decay,
         batching=batching,
         sample_weight=weight,
         risk_weights=risk_weights(priors, pi, warn=False) if full_rank else None,

@@ -31,7 +31,7 @@ DESCENT_BATCH = 128
 _ENOUGH_ROWS = 10_000
 _SOFT_STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 1400, 12, 150
 _DECAY_OF_ROW, _MOST_DECAY = 60.0, 0.01
-_LEAST_BATCH, _MOST_BATCH = 32, 512
+_LEAST_BATCH, _MOST_BATCH, _MANY_BATCHES = 32, 512, 7
 _COLOURS = 3
 _FITTING_STEPS, _CLOSE = 50, 1e-4
 _TRUST = 30  # rows at which the shares of a bag count half
@@ -156,16 +156,19 @@ def likelihood_gain(gains: _Floats) -> str:
 
 
 def soft_batch(n_rows: int, n_trained: int) -> int:
-    """Batch size on soft labels: about a tenth of all rows, 32 to 512, in batches of equal size.
+    """Batch size on soft labels: a tenth of all rows, but 32 to 512.
 
-    ``n_trained`` rows are to be divided.
+    Where the rows that are trained on, ``n_trained``, make few of these, they are divided equally.
 
     Examples
     --------
-    >>> soft_batch(1000, 900), soft_batch(60_000, 60_000)
-    (100, 512)
+    >>> soft_batch(7_480, 5_386), soft_batch(60_000, 60_000), soft_batch(150, 100)
+    (512, 512, 33)
     """
-    return max(1, n_trained // max(1, round(n_trained / _target_batch(n_rows))))
+    target = int(np.clip(n_rows // 10, _LEAST_BATCH, _MOST_BATCH))
+    if n_trained >= _MANY_BATCHES * target:
+        return target
+    return max(1, n_trained // max(1, round(n_trained / target)))
 
 
 def soft_epochs(n_rows: int) -> int:
@@ -176,12 +179,12 @@ def soft_epochs(n_rows: int) -> int:
     >>> soft_epochs(1000), soft_epochs(7_480), soft_epochs(60_000)
     (140, 100, 12)
     """
-    steps = max(1, n_rows // _target_batch(n_rows))
+    steps = max(1, n_rows // soft_batch(n_rows, n_rows))
     return int(np.clip(_SOFT_STEPS // steps, _FEW_EPOCHS, _MANY_EPOCHS))
 
 
 def soft_decay(n_rows: int) -> float:
-    """Weight decay of an MLP on soft labels: 60 / n, but 0.01 at most.
+    """Weight decay of an MLP of several layers on soft labels: 60 / n, but 0.01 at most.
 
     Examples
     --------
@@ -189,7 +192,3 @@ def soft_decay(n_rows: int) -> float:
     (0.01, 0.001)
     """
     return min(_MOST_DECAY, _DECAY_OF_ROW / n_rows)
-
-
-def _target_batch(n_rows: int) -> int:
-    return int(np.clip(n_rows // 10, _LEAST_BATCH, _MOST_BATCH))

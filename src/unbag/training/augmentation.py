@@ -13,7 +13,7 @@ from unbag.training.randomness import derive, uniform
 __all__ = ["augment"]
 
 _SHIFT = 8  # an eighth of the side
-_CHANCE = 0.25  # of each strong change
+_CHANCE = 0.25  # of each further move, bend and change of colour
 _MOVE = 0.25  # of the side
 _BENDS = (0.52, 0.3, 0.3)  # largest turn in radians, and shears
 _BRIGHTNESS, _CONTRAST, _SATURATION = 0.5, 0.6, 0.9

@@ -59,7 +59,7 @@ class Rows:
         self.data = parts[0] if len(parts) == 1 else torch.cat(parts)
 
         length = max(r.bags.n_rows for r in replicas)
-        size = (len(replicas), _room(length) if device.type == "cuda" else length)
+        size = (len(replicas), _room(length))
         index, bag_index = np.zeros(size, np.int64), np.full(size, -1, np.int64)
         weight = np.zeros(size)
         for r, replica in enumerate(replicas):

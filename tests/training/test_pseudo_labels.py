@@ -212,7 +212,7 @@ def test_weights_of_rows_count_in_labels_and_factors():
     made = stack(make_replica(sample_weight=weight, objective=objective))
     torch.testing.assert_close(made.loss.ratios[0], torch.tensor(THETA / (shares @ THETA)))
     q = torch.softmax(torch.randn(1, N, K, dtype=torch.float64), -1)
-    index = made.rows.bag_index
+    index = made.rows.bag_index[:, :N]  # behind these is padding
     made.loss._balance(q, index, torch.tensor(weight)[None])
     own = index[0] == 0
     mean = np.average(q[0][own].numpy(), 0, weight[own.numpy()])

@@ -127,6 +127,7 @@ class Run:
     prior_noise : float
         Rate of the noise of the class priors that the method is told.
     dropout, weight_decay : float
+        The weight decay is that of the paper's methods; our own have their defaults.
     share : float
         Share of the rows that bags are made of.
     options : tuple of pairs

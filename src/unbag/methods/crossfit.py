@@ -307,7 +307,7 @@ class CrossFit:
         if descends(module, replica.bags.n_rows, job.learning_rate):
             optimizer, batch = DESCENT, DESCENT_BATCH
         # Linear models have no normalisation that would undo the shrinking of their weights.
-        layered = not self._dear and len(self._replica.widths) > 1
+        layered = not self._dear and len(replica.widths) > 1
         return replace(
             replica,
             bags=bags,

@@ -1,8 +1,9 @@
 r"""crossfit: every row gets a soft label from its bag and networks of folds.
 
-1. A start on all rows, by ``matched-likelihood``. Where Θ says little, five networks differ much
-   and the mean of their log-probabilities is better than any: there MLPs, which are trained side by
-   side, all are the start. Residual networks see changed images, here and in the rounds.
+1. A start on all rows, by ``matched-likelihood``: the mean of the log-probabilities of three MLPs,
+   which are trained side by side and differ, so that it is better than any of them; of five where Θ
+   says little. Of other networks it is one, or three where Θ says little. Residual networks see
+   changed images, here and in the rounds.
 2. Rounds. A row's soft label is its posterior given the bag,
 
    .. math:: q_{ik} \propto \eta_k(x_i) \, c_{mk}, \qquad \frac1{n_m} \sum_{i \in m} q_{ik} =
@@ -13,8 +14,8 @@ r"""crossfit: every row gets a soft label from its bag and networks of folds.
    trained on the soft labels of the other folds, with mixup where rows have many numbers (residual
    networks only where Θ says little), and predicts the rows of its own. The mean of the new
    log-probabilities, at their temperature, and those before gives the next soft labels. Where Θ
-   says little that would crawl: the new ones alone do, their squares are what is balanced, and
-   there may be six rounds instead of three.
+   says little that would crawl: the new ones alone do until the last network is trained, squares
+   are what is balanced, and there may be six rounds instead of three.
 3. Some rows are kept out of the trainings of all rounds. The likelihood of their bags gives
    temperatures, and when a round after the first makes it significantly worse (the second: much
    worse), that one is dropped and the rounds end. The start has these rows, since shares are known
@@ -73,14 +74,15 @@ _Floats = NDArray[np.float64]
 STARTS = ("matched-likelihood", "bag-likelihood", "u-prr")
 AUGMENTATIONS = ("none", "weak", "strong")
 
-_STEPS, _SMALL_BAG_STEPS, _LEAST_EPOCHS = 600, 2000, 10  # of the start
+# Of the start: at least so many steps and epochs, the latter two where bags are small.
+_STEPS, _EPOCHS, _SMALL_BAG_STEPS, _SMALL_BAG_EPOCHS = 600, 40, 2000, 10
 # Deep networks learn little in a few steps of large batches.
 _DEEP_BATCH, _DEEP_EPOCHS = 2500, 80
-_FOLDS, _FEW_FOLDS = 5, 2
+_FOLDS, _FEW_FOLDS, _FAINT_FEW_FOLDS = 5, 2, 3  # few of networks that run one after another
 _ROUNDS, _STEP = 3, 0.5  # half a step from the log-probabilities before to the new ones
-# Where priors say little, the start is several networks, rounds take whole steps, their labels are
-# sharper, and there are more of them.
-_START_NETWORKS, _MANY_ROUNDS, _SHARPENING, _FAINT_ERRORS = 5, 6, 2.0, 3.0
+# Where priors say little, rounds take whole steps, their labels are sharper, and there are more.
+_START_NETWORKS, _FAINT_START_NETWORKS = 3, 5
+_MANY_ROUNDS, _SHARPENING, _FAINT_ERRORS = 6, 2.0, 3.0
 # What the second round may lose of the gain of the first; the latter where priors say little.
 _SLACK, _FAINT_SLACK = 0.01, 0.05
 _FAINT_RATE, _FAINT_DECAY = 1e-3, 3e-3  # of that start
@@ -154,10 +156,11 @@ class CrossFit:
         self._pooled = self._priors[0]
         # MLPs are trained side by side, other networks one after another.
         self._dear = not is_batched(self._replica.module)
-        self._folds = self.options.folds or (_FEW_FOLDS if self._dear else _FOLDS)
-        self._fold, self._kept_out = self._split()
         whole = self._begun.batching == "whole-bags"  # then counts say more than shares
         self._faint = not whole and says_little(self._table.values)
+        few = _FAINT_FEW_FOLDS if self._faint else _FEW_FOLDS
+        self._folds = self.options.folds or (few if self._dear else _FOLDS)
+        self._fold, self._kept_out = self._split()
         usual = _MANY_ROUNDS if self._faint and not self._dear else _ROUNDS
         self._most = usual if self.options.rounds is None else self.options.rounds
         self.rounds = 0  # accepted
@@ -181,6 +184,7 @@ class CrossFit:
             self._weak = Augmentation(flip=flip)
             self._changed = Augmentation(augment == "strong", flip)
         self._log_eta = np.zeros((bags.n_rows, self._table.n_classes))
+        self._joint_log_eta = self._log_eta  # with half a step: what the last network learns from
         self._least_losses = np.empty(0)
         self._calibration: Calibration | None = None
         self.failed: Outcome | None = None
@@ -206,12 +210,12 @@ class CrossFit:
         bags, n = begun.bags, begun.bags.n_rows
         small = begun.batching == "whole-bags"
         own = begun.batch_size if small else matching_batch_size(n, self._table.values)
-        steps = _SMALL_BAG_STEPS if small else _STEPS
+        steps, least = (_SMALL_BAG_STEPS, _SMALL_BAG_EPOCHS) if small else (_STEPS, _EPOCHS)
         deep = self._dear and not small
         batch = min(n, self.job.batch_size or (min(own, _DEEP_BATCH) if deep else own))
         if deep:
             steps = max(steps, _DEEP_EPOCHS * (n // batch))
-        epochs = max(steps / (n // batch), _LEAST_EPOCHS)
+        epochs = max(steps / (n // batch), least)
         decayed = self._faint and not self._dear
         first = replace(
             begun,
@@ -225,14 +229,20 @@ class CrossFit:
             test=None,
             held_out=None,
         )
-        # A module of the user's brings its weights, and copies of one start differ too little.
-        several = decayed and not isinstance(self.job.model, nn.Module)
         others = [
             replace(first, seed=seed, module=self._build(seed))
-            for number in range(1, _START_NETWORKS if several else 1)
+            for number in range(1, self._start_networks())
             for seed in [_seed(self.job.seed, number, _OF_START)]
         ]
         return [first, *others]
+
+    def _start_networks(self) -> int:
+        # A module of the user's brings its weights, and copies of one start differ too little.
+        if isinstance(self.job.model, nn.Module):
+            return 1
+        if self._dear:
+            return _START_NETWORKS if self._faint else 1
+        return _FAINT_START_NETWORKS if self._faint else _START_NETWORKS
 
     def _build(self, seed: int) -> nn.Module:
         """Return a network with other initial weights."""
@@ -258,7 +268,7 @@ class CrossFit:
         parts = [log_softmax(o.logits, axis=1) for o in outcomes if o.logits is not None]
         from_prior, to_prior = (np.maximum(p, _SMALLEST) for p in (self._begun_prior, self._pooled))
         shift = np.log(to_prior) - np.log(from_prior)
-        self._log_eta = log_softmax(np.mean(parts, 0) + shift, axis=1)
+        self._log_eta = self._joint_log_eta = log_softmax(np.mean(parts, 0) + shift, axis=1)
 
     def _give_up(self, outcomes: list[Outcome]) -> bool:
         """Whether a training diverged; that ends the job, and is what it comes to."""
@@ -271,7 +281,7 @@ class CrossFit:
 
     def round(self) -> list[Replica]:
         """Return one replica a fold."""
-        targets, bags = self._targets(), self._replica.bags
+        targets, bags = self._targets(self._log_eta), self._replica.bags
         parts = [
             np.flatnonzero((self._fold != fold) & ~self._kept_out) for fold in range(self._folds)
         ]
@@ -284,10 +294,10 @@ class CrossFit:
             made.append(replace(replica, predicted=own, test=None))
         return made
 
-    def _targets(self) -> NDArray[np.float32]:
+    def _targets(self, log_eta: _Floats) -> NDArray[np.float32]:
         replica = self._replica
         return balanced_posterior(
-            self._log_eta * (_SHARPENING if self._faint else 1.0),
+            log_eta * (_SHARPENING if self._faint else 1.0),
             replica.bags.bag_index,
             self._table.values,
             self._pooled,
@@ -346,8 +356,8 @@ class CrossFit:
             return
         self._compare_with(losses)
         self._confirmation = f"; {likelihood_gain(-losses)}"
-        step = 1.0 if self._faint else _STEP
-        self._log_eta = log_softmax((1 - step) * self._log_eta + step * log_eta, axis=1)
+        self._joint_log_eta = log_softmax((1 - _STEP) * self._log_eta + _STEP * log_eta, axis=1)
+        self._log_eta = log_eta if self._faint else self._joint_log_eta
         self._calibration = Calibration(temperature, np.zeros(self._table.n_classes))
         self.rounds += 1
         self.ended = self.rounds == self._most
@@ -387,7 +397,7 @@ class CrossFit:
         """Return the replica of the last training, on all rows."""
         rows = np.arange(self._replica.bags.n_rows)
         batch = soft_batch(len(rows), len(rows))
-        made = self._soft(rows, self._targets(), self.job.seed, batch)
+        made = self._soft(rows, self._targets(self._joint_log_eta), self.job.seed, batch)
         return replace(made, held_out=self._replica.held_out)
 
     def finish(self, outcome: Outcome) -> Fit:

@@ -30,7 +30,7 @@ DESCENT: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 0.1, "shrinkage"
 DESCENT_BATCH = 128
 _ENOUGH_ROWS = 10_000
 _SOFT_STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 1400, 12, 150
-_DECAY_OF_ROW, _MOST_DECAY = 60.0, 0.01
+_DECAY_ROWS, _MOST_DECAY = 280.0, 0.01
 _LEAST_BATCH, _MOST_BATCH, _MANY_BATCHES = 32, 512, 7
 _COLOURS = 3
 _FITTING_STEPS, _CLOSE = 50, 1e-4
@@ -184,11 +184,11 @@ def soft_epochs(n_rows: int) -> int:
 
 
 def soft_decay(n_rows: int) -> float:
-    """Weight decay of an MLP of several layers on soft labels: 60 / n, but 0.01 at most.
+    """Weight decay of an MLP of several layers on soft labels: (280 / n)^1.5, but 0.01 at most.
 
     Examples
     --------
-    >>> soft_decay(1000), soft_decay(60_000)
-    (0.01, 0.001)
+    >>> soft_decay(1000), round(soft_decay(7_480), 5), round(soft_decay(60_000), 5)
+    (0.01, 0.00724, 0.00032)
     """
-    return min(_MOST_DECAY, _DECAY_OF_ROW / n_rows)
+    return float(min(_MOST_DECAY, (_DECAY_ROWS / n_rows) ** 1.5))

@@ -80,8 +80,9 @@ class UnbagClassifier(Predicting):
         is shortened when they are fewer than usual. With a learning rate, residual networks
         learn by Adam in crossfit and consistency; else by gradient descent from 10,000 rows on.
     weight_decay : float, default=None
-        In Adam's L2 form. None means 1e-5; in crossfit by MLPs, (280/n)^1.5 of n rows on soft
-        labels (at most 0.01), and 0.003 in the start where priors say little.
+        In Adam's L2 form. None means 1e-5; in crossfit, by MLPs of several layers, (280/n)^1.5
+        for n rows on soft labels (at most 0.01); by all MLPs 0.003 in the start where priors say
+        little.
     early_stopping : bool, default=False
         Hold rows out, end when their label-free error stops falling, and keep the weights of the
         epoch where it was smallest.

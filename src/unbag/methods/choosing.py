@@ -42,7 +42,7 @@ def choose_method(
        of one training.
     4. A residual network, given by name or as a module, priors that say enough and bags whose
        sizes are not small: ``consistency``, one training on augmented images.
-    5. More than 200,000 rows: ``matched-likelihood``, since the 8 to 17 trainings or more of
+    5. More than 200,000 rows: ``matched-likelihood``, since the 8 to 19 trainings or more of
        ``crossfit`` take long and its soft labels gain least where rows are many.
     6. Otherwise ``crossfit``.
 

@@ -1,8 +1,8 @@
 r"""crossfit: every row gets a soft label from its bag and networks of folds.
 
 1. A start on all rows, by ``matched-likelihood``: the mean of the log-probabilities of three MLPs,
-   which are trained side by side and differ, so that it is better than any of them; of five where Θ
-   says little. Of other networks it is one, or three where Θ says little. Residual networks see
+   which differ and are trained side by side; of five where Θ says little. Of other networks it is
+   one, or three where Θ says little; a module of the user's is trained once. Residual networks see
    changed images, here and in the rounds.
 2. Rounds. A row's soft label is its posterior given the bag,
 
@@ -14,8 +14,9 @@ r"""crossfit: every row gets a soft label from its bag and networks of folds.
    trained on the soft labels of the other folds, with mixup where rows have many numbers (residual
    networks only where Θ says little), and predicts the rows of its own. The mean of the new
    log-probabilities, at their temperature, and those before gives the next soft labels. Where Θ
-   says little that would crawl: the new ones alone do until the last network is trained, squares
-   are what is balanced, and there may be six rounds instead of three.
+   says little that would crawl. There the new ones alone give the labels of the next round (the
+   last network learns from the mean all the same), probabilities are squared before they are
+   balanced, and MLPs may have six rounds instead of three.
 3. Some rows are kept out of the trainings of all rounds. The likelihood of their bags gives
    temperatures, and when a round after the first makes it significantly worse (the second: much
    worse), that one is dropped and the rounds end. The start has these rows, since shares are known
@@ -80,12 +81,13 @@ _STEPS, _EPOCHS, _SMALL_BAG_STEPS, _SMALL_BAG_EPOCHS = 600, 40, 2000, 10
 _DEEP_BATCH, _DEEP_EPOCHS = 2500, 80
 _FOLDS, _FEW_FOLDS, _FAINT_FEW_FOLDS = 5, 2, 3  # few of networks that run one after another
 _ROUNDS, _STEP = 3, 0.5  # half a step from the log-probabilities before to the new ones
-# Where priors say little, rounds take whole steps, their labels are sharper, and there are more.
+# MLPs in the start; the latter where priors say little. Other networks: one, or there the former.
 _START_NETWORKS, _FAINT_START_NETWORKS = 3, 5
+# Where priors say little, rounds take whole steps, their labels are sharper, and there are more.
 _MANY_ROUNDS, _SHARPENING, _FAINT_ERRORS = 6, 2.0, 3.0
 # What the second round may lose of the gain of the first; the latter where priors say little.
 _SLACK, _FAINT_SLACK = 0.01, 0.05
-_FAINT_RATE, _FAINT_DECAY = 1e-3, 3e-3  # of that start
+_FAINT_RATE, _FAINT_DECAY = 1e-3, 3e-3  # of the start of MLPs where priors say little
 _START_RATE, _SOFT_RATE = 2e-3, 1e-3
 _VALIDATION, _MOST_VALIDATION, _VALIDATION_ROWS = 0.1, 0.3, 200
 _LEAST_RECORDS = 20  # or four for every fold; below, there are no rounds

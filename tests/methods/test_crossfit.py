@@ -266,7 +266,7 @@ def test_small_bags_stay_whole_in_the_batches_of_the_start():
     bag = np.arange(960) // 12
     theta = np.zeros((80, K))
     np.add.at(theta, (bag, y), 1 / 12)
-    crossfit = work(unbag.Bags(X, bag, theta), epochs=None, batch_size=None)
+    crossfit = work(unbag.Bags(X, bag, theta), epochs=None)
     assert crossfit._most == 3
     start = crossfit.start()
     assert {(r.batching, r.batch_size % 12) for r in start} == {("whole-bags", 0)}

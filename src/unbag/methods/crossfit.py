@@ -239,6 +239,7 @@ class CrossFit:
         return [first, *others]
 
     def _start_networks(self) -> int:
+        """How many networks the start is the mean of."""
         # A module of the user's brings its weights, and copies of one start differ too little.
         if isinstance(self.job.model, nn.Module):
             return 1

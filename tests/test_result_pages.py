@@ -19,6 +19,7 @@ PAGES = [  # script, record and page
     ("large_fit", "results/large-fit.json", "docs/large-files.md"),
     ("kill", "results/kill.json", "docs/large-files.md"),
     ("tables", "results/tables.json", "docs/methods.md"),
+    ("small_bags", "results/small-bags.json", "docs/methods.md"),
 ]
 
 

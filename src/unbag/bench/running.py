@@ -191,7 +191,7 @@ def run_study(
     figures : bool, default=False
         Also run what only the figures need (MNIST).
     ablations : bool, default=False
-        Also run our own methods with parts left out, and with noise of the priors (MNIST,
+        Also run our own methods with parts changed, and with noise of the priors (MNIST,
         CIFAR-10), whatever settings and methods are named.
     quick : bool, default=False
         A first try without choices: fixed hyperparameters and 50 epochs.

@@ -78,7 +78,7 @@ def run_command(
     ] = False,
     ablations: Annotated[
         bool,
-        typer.Option(help="Also run our methods with parts left out and with noisy priors."),
+        typer.Option(help="Also run our methods with parts changed, and with noisy priors."),
     ] = False,
     quick: Annotated[
         bool,

@@ -4,9 +4,10 @@ usage: python benchmarks/small_bags.py [--trials 1] [--rows 60000] [--record FIL
        python benchmarks/small_bags.py --table FILE.json
 
 Training rows are dealt to bags at random, and only the class shares of every bag are known. All
-methods have the network, epochs and batches of their defaults, with whole bags in a batch; "rows
-shuffled" is the proportion loss with batches that cut bags. Errors are those on the 10,000 test
-rows. "Supervised" is the same network trained on the labels of the same rows.
+methods have the network, epochs and batches of their defaults: whole bags in a batch, but for the
+soft labels of crossfit, which "auto" chooses here; "rows shuffled" is the proportion loss with
+batches that cut bags. Errors are those on the 10,000 test rows. "Supervised" is the same network
+trained on the labels of the same rows.
 """
 
 import datetime

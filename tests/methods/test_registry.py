@@ -38,7 +38,17 @@ def test_the_rewritten_risk_gives_posteriors_under_the_test_prior(name):
         ("matched-likelihood", ("matching",)),
         (
             "crossfit",
-            ("matching", "folds", "rounds", "start", "mixup", "balanced", "calibrated", "augment"),
+            (
+                "matching",
+                "folds",
+                "rounds",
+                "start",
+                "mixup",
+                "smoothing",
+                "balanced",
+                "calibrated",
+                "augment",
+            ),
         ),
     ],
 )

@@ -60,9 +60,13 @@ def test_a_stack_of_all_methods():
     assert_same_on_both(make_jobs([*of_one_training, "u-prr"], model_options=options))
 
 
-def test_rounds_on_soft_labels():
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_rounds_on_soft_labels(smoothing):
     # Soft labels are rounded to single precision between trainings.
-    jobs = make_jobs(["crossfit", "crossfit"], (9,), batch_size=None)
+    hyperparameters = {"smoothing": smoothing}
+    jobs = make_jobs(
+        ["crossfit", "crossfit"], (9,), batch_size=None, hyperparameters=hyperparameters
+    )
     assert_same_on_both(jobs, tolerance=1e-4)
 
 

@@ -1,4 +1,4 @@
-"""Soft labels, mixup, annealed learning rates and predicted rows, against plain torch."""
+"""Soft labels, mixup, smoothing, annealed rates and predicted rows, against plain torch."""
 
 import dataclasses
 import math
@@ -11,12 +11,14 @@ from torch import nn
 import unbag
 from unbag.exceptions import InvalidInputError
 from unbag.models import MLP
+from unbag.objectives.consistency import consistency_weight
 from unbag.training import Augmentation, Replica, train
 from unbag.training.augmentation import augment
 from unbag.training.checkpoint import fingerprint
 from unbag.training.randomness import derive, seed_keys, uniform
 
 N, D, K = 40, 4, 3
+PROP = unbag.objectives.get("prop", np.eye(2))
 
 
 def make_replica(seed=0, n=N, **settings):
@@ -60,7 +62,7 @@ def plain(replica, *, mixup=False):
             optimizer.param_groups[0]["lr"] = rate
         x, target, w = X, q, weight
         count = torch.tensor(step, dtype=torch.int32)
-        if mixup or replica.augmentation:
+        if mixup or replica.augmentation or replica.smoothing:
             order = shuffled_order(replica, step)
             x, target, w = X[order], q[order], weight[order]
         if replica.augmentation:
@@ -70,13 +72,34 @@ def plain(replica, *, mixup=False):
             share = uniform(derive(keys, 102, count), len(X), 1)[0].double()
             x = share * x + (1 - share) * x.flip(0)
             target = share * target + (1 - share) * target.flip(0)
-        loss = -(target * torch.log_softmax(module(x), 1)).sum(1)
+        logits = module(x)
+        loss = -(target * torch.log_softmax(logits, 1)).sum(1)
         loss = (w * loss).sum() / w.sum()
+        if replica.smoothing:
+            noise = uniform(derive(keys, 101, count), len(X), D)[0].double() - 0.5
+            share_done = consistency_weight(step / replica.epochs, maximum=1.0)
+            loss = loss + share_done * adversarial(module, x, logits, noise, replica.smoothing)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
     return module.eval(), losses
+
+
+def adversarial(module, x, logits, noise, radius):
+    """Divergence of the words for rows from those for rows moved where they change most."""
+    copied = MLP(D, K, width=5, depth=2).double()  # so that no running statistics change
+    copied.load_state_dict(module.state_dict())
+    said = torch.softmax(logits.detach(), 1)
+    few = -(-len(x) // 2)  # half of the batch is moved
+    x, said, noise = x[:few], said[:few], noise[:few]
+    start = (noise / noise.norm(dim=1, keepdim=True)).requires_grad_()
+    away = torch.log_softmax(copied(x + radius * start), 1)
+    (gradient,) = torch.autograd.grad((said * (said.log() - away)).sum(), start)
+    moved = x + radius * gradient / (gradient.norm(dim=1, keepdim=True) + 1e-8)
+    own = dict(module.named_parameters())
+    there = torch.log_softmax(torch.func.functional_call(copied, own, (moved,)), 1)
+    return (said * (said.log() - there)).sum(1).mean()
 
 
 def shuffled_order(replica, epoch):
@@ -114,6 +137,48 @@ def test_training_on_changed_rows_equals_plain_torch(mixup):
     assert not np.allclose(losses, unchanged, rtol=1e-3)
     for own, expected in zip(outcome.module.parameters(), module.parameters(), strict=True):
         torch.testing.assert_close(own, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("mixup", [False, True])
+def test_smoothed_training_equals_plain_torch(mixup):
+    replica = make_replica(mixup=mixup, smoothing=0.7)
+    (outcome,) = run([replica])
+    module, losses = plain(replica, mixup=mixup)
+    np.testing.assert_allclose(outcome.history["objective"], losses, rtol=1e-5)
+    rough = run([make_replica(mixup=mixup)])[0].history["objective"]
+    assert not np.allclose(losses, rough, rtol=1e-3)
+    for own, expected in zip(outcome.module.parameters(), module.parameters(), strict=True):
+        torch.testing.assert_close(own, expected, rtol=0, atol=1e-5)
+    for own, expected in zip(outcome.module.buffers(), module.buffers(), strict=True):
+        if own.is_floating_point():
+            torch.testing.assert_close(own, expected, rtol=0, atol=1e-5)
+
+
+def test_a_smoothed_stack_equals_its_members_alone():
+    replicas = [
+        make_replica(0, smoothing=0.7, mixup=True),
+        make_replica(1, smoothing=0.1),
+        make_replica(2, smoothing=2.0, annealed=True),
+    ]
+    assert len({replica.group for replica in [*replicas, make_replica(3)]}) == 2
+    for replica, outcome in zip(replicas, run(replicas), strict=True):
+        (alone,) = run([replica])
+        for own, other in zip(outcome.module.parameters(), alone.module.parameters(), strict=True):
+            torch.testing.assert_close(own, other, rtol=0, atol=1e-9)
+
+
+def test_a_smoothed_network_changes_less_near_its_rows():
+    X = torch.as_tensor(make_replica().bags.X)
+    near = X + 0.3 * torch.randn(X.shape, generator=torch.Generator().manual_seed(0)).double()
+
+    def change(smoothing):
+        made = make_replica(epochs=300, smoothing=smoothing)
+        (outcome,) = run([made])
+        with torch.no_grad():
+            words = [torch.softmax(outcome.module(x), 1) for x in (X, near)]
+        return (words[0] - words[1]).abs().mean().item()
+
+    assert change(1.0) < 0.7 * change(0.0)
 
 
 def test_changed_rows_have_a_stack_of_their_own():
@@ -189,6 +254,7 @@ def test_a_stopped_run_goes_on_with_the_same_result(tmp_path, monkeypatch):
     [
         {"mixup": True},
         {"annealed": True},
+        {"smoothing": 0.5},
         {"augmentation": Augmentation()},
         {"targets": np.full((N, K), 1 / K, np.float32)},
     ],
@@ -204,11 +270,20 @@ def test_other_settings_have_other_checkpoints(change):
     [
         ({"targets": None}, "targets must be given in place of an objective, got both or neither"),
         (
-            {"objective": unbag.objectives.get("prop", np.eye(2))},
+            {"objective": PROP},
             "targets must be given in place of an objective, got both or neither",
         ),
         ({"targets": np.ones((N, 2))}, r"targets must be of shape \(40, 3\), got shape \(40, 2\)"),
         ({"mixup": True, "batching": "stratified"}, "batching must be 'shuffled' with mixup"),
+        ({"smoothing": -1.0}, "smoothing must be a number of at least 0"),
+        (
+            {
+                "smoothing": 1.0,
+                "targets": None,
+                "objective": unbag.objectives.get("prop", np.eye(2)),
+            },
+            "smoothing must be 0 without targets, got 1.0",
+        ),
     ],
 )
 def test_settings_that_do_not_go_together(settings, message):
@@ -218,6 +293,7 @@ def test_settings_that_do_not_go_together(settings, message):
 
 def test_a_module_of_the_user_is_trained_on_soft_labels():
     module = nn.Sequential(nn.Linear(D, K)).double()
-    (outcome,) = run([make_replica(module=module, epochs=3)])
-    objective = outcome.history["objective"]
-    assert objective[-1] < objective[0]
+    for smoothing in (0.0, 0.5):
+        (outcome,) = run([make_replica(module=module, epochs=30, smoothing=smoothing)])
+        objective = outcome.history["objective"]
+        assert objective[-1] < objective[0]

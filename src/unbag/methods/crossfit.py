@@ -24,6 +24,10 @@ r"""crossfit: every row gets a soft label from its bag and networks of folds.
    the rest of a bag only through its shares learns to make up there for what it knows by heart.
 4. One network is trained on the soft labels of all rows.
 
+With ``smoothing``, the last network and, where Θ says little, those of the rounds are also trained
+to say the same of rows that are moved by that share of the spread of rows, where it changes their
+word most.
+
 It is EM on the bag likelihood with out-of-fold predictions, which hardly know a row's bag by
 heart. Balanced factors use what plain EM leaves aside: that a bag as a whole has known shares.
 """
@@ -60,6 +64,7 @@ from unbag.methods.recipes import (
     soft_batch,
     soft_decay,
     soft_epochs,
+    spread,
 )
 from unbag.methods.registry import METHODS
 from unbag.models import ResNet20, build_model
@@ -105,6 +110,7 @@ class _Options:
     rounds: int | None = None
     start: str = "matched-likelihood"
     mixup: bool | None = None
+    smoothing: float = 0.0
     balanced: bool = True
     calibrated: bool = True
     augment: str | None = None
@@ -114,6 +120,7 @@ class _Options:
             check_number("folds", self.folds, low=2, integer=True)
         if self.rounds is not None:
             check_number("rounds", self.rounds, low=0, integer=True)
+        check_number("smoothing", self.smoothing, low=0)
         check_choice("start", self.start, STARTS)
         if self.augment is not None:
             check_choice("augment", self.augment, AUGMENTATIONS)
@@ -176,6 +183,9 @@ class CrossFit:
         # A small residual network learns less from mixed rows, unless labels are poor.
         mixed = wide and (self._faint or not residual)
         self._mixup = mixed if self.options.mixup is None else bool(self.options.mixup)
+        self._smoothing = 0.0
+        if self.options.smoothing:
+            self._smoothing = float(self.options.smoothing) * spread(bags)
         self._weak = self._changed = None  # rows of the start, and of trainings on soft labels
         augment = self.options.augment or ("weak" if residual else "none")
         if augment != "none":
@@ -294,7 +304,8 @@ class CrossFit:
             seed = _seed(self.job.seed, self.rounds, fold)
             own = bags.take(np.flatnonzero(self._fold == fold))
             replica = self._soft(rows, targets, seed, batch)
-            made.append(replace(replica, predicted=own, test=None))
+            smoothing = self._smoothing if self._faint else 0.0
+            made.append(replace(replica, smoothing=smoothing, predicted=own, test=None))
         return made
 
     def _targets(self, log_eta: _Floats) -> NDArray[np.float32]:
@@ -335,6 +346,7 @@ class CrossFit:
             annealed=True,
             weight_decay=self._decay(soft_decay(replica.bags.n_rows) if layered else None),
             mixup=self._mixup,
+            smoothing=self._smoothing,
             augmentation=self._changed,
             held_out=None,
             risk_weights=None,

@@ -22,6 +22,7 @@ __all__ = [
     "soft_batch",
     "soft_decay",
     "soft_epochs",
+    "spread",
 ]
 
 _Floats = NDArray[np.float64]
@@ -35,6 +36,7 @@ _LEAST_BATCH, _MOST_BATCH, _MANY_BATCHES = 32, 512, 7
 _COLOURS = 3
 _FITTING_STEPS, _CLOSE = 50, 1e-4
 _TRUST = 30  # rows at which the shares of a bag count half
+_SPREAD_ROWS = 10_000
 
 
 def descends(module: nn.Module, n_rows: int, learning_rate: float | None) -> bool:
@@ -192,3 +194,19 @@ def soft_decay(n_rows: int) -> float:
     (0.01, 0.00724, 0.00032)
     """
     return float(min(_MOST_DECAY, (_DECAY_ROWS / n_rows) ** 1.5))
+
+
+def spread(bags: Bags) -> float:
+    """Root of the mean squared distance of rows from their mean; of 10,000 rows at most.
+
+    Bytes count as networks see them, divided by 255.
+
+    Examples
+    --------
+    >>> spread(Bags([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0]], [0, 0, 1, 1], np.eye(2)))
+    1.4142135623730951
+    """
+    some = np.arange(0, bags.n_rows, -(-bags.n_rows // _SPREAD_ROWS))
+    rows = np.asarray(bags.take(some).X)
+    x = rows.reshape(len(rows), -1) / (255.0 if rows.dtype == np.uint8 else 1.0)
+    return float(np.sqrt(np.square(x - x.mean(0)).sum(1).mean()))

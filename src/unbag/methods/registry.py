@@ -96,7 +96,16 @@ METHODS: dict[str, Method] = {
         "crossfit",
         "soft labels from bags, by networks of folds",
         objectives.MatchedLikelihood,
-        options=("folds", "rounds", "start", "mixup", "balanced", "calibrated", "augment"),
+        options=(
+            "folds",
+            "rounds",
+            "start",
+            "mixup",
+            "smoothing",
+            "balanced",
+            "calibrated",
+            "augment",
+        ),
         is_procedure=True,
     ),
     "consistency": Method(

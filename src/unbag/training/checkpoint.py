@@ -59,6 +59,7 @@ def fingerprint(replicas: Sequence[Replica], precision: str, device: torch.devic
             replica.patience,
             replica.annealed,
             replica.mixup,
+            replica.smoothing,
             replica.augmentation,
             replica.pseudo_labels,
             type(replica.objective).__name__,

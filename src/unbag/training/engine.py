@@ -15,7 +15,13 @@ from torch import Tensor
 
 from unbag.training.batches import BATCHINGS
 from unbag.training.checkpoint import Checkpoint
-from unbag.training.losses import AdversarialLoss, BatchLoss, SoftLabelLoss, objective_kind
+from unbag.training.losses import (
+    AdversarialLoss,
+    BatchLoss,
+    SmoothedSoftLabelLoss,
+    SoftLabelLoss,
+    objective_kind,
+)
 from unbag.training.networks import stack_modules
 from unbag.training.progress import TrainingProgress
 from unbag.training.pseudo_labels import PseudoLabelLoss
@@ -408,7 +414,7 @@ class Stack:
 def _loss_class(replica: Replica) -> type[BatchLoss]:
     """Tell what the step of a stack differentiates; its replicas are all of one kind."""
     if replica.targets is not None:
-        return SoftLabelLoss
+        return SmoothedSoftLabelLoss if replica.is_adversarial else SoftLabelLoss
     if replica.pseudo_labels is not None:
         return PseudoLabelLoss
     return AdversarialLoss if replica.is_adversarial else BatchLoss

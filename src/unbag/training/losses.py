@@ -17,7 +17,14 @@ from unbag.training.recording import compiled
 from unbag.training.replica import Replica
 from unbag.training.rows import Rows
 
-__all__ = ["AdversarialLoss", "BatchLoss", "SoftLabelLoss", "Values", "objective_kind"]
+__all__ = [
+    "AdversarialLoss",
+    "BatchLoss",
+    "SmoothedSoftLabelLoss",
+    "SoftLabelLoss",
+    "Values",
+    "objective_kind",
+]
 
 # What a derived key is for; batches use small numbers.
 _DROPOUT, _NOISE, _MIX, _CHANGE = 100, 101, 102, 105
@@ -126,8 +133,10 @@ class BatchLoss:
 class AdversarialLoss(BatchLoss):
     """Adds virtual adversarial consistency (prop-cr), in pieces that are compiled one by one."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, replicas: Sequence[Replica], *arguments: Any) -> None:
+        super().__init__(replicas, *arguments)
+        # The largest weight of the term, and lengths of the probing step and the perturbation.
+        self.consistency, self.probe, self.radius = self._strengths(replicas)
         self.weight = torch.zeros(len(self.keys), device=self.keys.device)
         self._start: Callable[..., tuple[Tensor, Tensor]] = self._forward_batch
         self._end: Callable[..., Values] = self._add_divergence
@@ -138,7 +147,7 @@ class AdversarialLoss(BatchLoss):
     def begin_epoch(self, progress: float) -> None:
         """Set the weight of the consistency term."""
         ramp = consistency_weight(progress, maximum=1.0)
-        self.weight.copy_(ramp * self._buffer("consistency"))
+        self.weight.copy_(ramp * self.consistency)
 
     def compile(self) -> None:
         """Compile for CUDA."""
@@ -148,7 +157,8 @@ class AdversarialLoss(BatchLoss):
     def __call__(self, positions: Tensor) -> Values:
         """Losses of a batch, and its partial risks and presence, without gradient."""
         x, logits = self._start(positions)
-        perturbation = self._perturbation(x.detach(), logits.detach())
+        few = self._perturbed_rows(x.shape[1])
+        perturbation = self._perturbation(x.detach()[:, :few], logits.detach()[:, :few])
         return self._end(positions, x, logits, perturbation)
 
     def _forward_batch(self, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -159,8 +169,13 @@ class AdversarialLoss(BatchLoss):
         self, positions: Tensor, x: Tensor, logits: Tensor, perturbation: Tensor
     ) -> Values:
         value, risks, presence = self._from_logits(positions, logits)
-        shifted = self._forward(x + perturbation, track=False)
-        return value + self.weight * divergence(logits, shifted), risks, presence
+        few = perturbation.shape[1]
+        shifted = self._forward(x[:, :few] + perturbation, track=False)
+        return value + self.weight * divergence(logits[:, :few], shifted), risks, presence
+
+    def _perturbed_rows(self, n_rows: int) -> int:
+        """How many rows of a batch are perturbed: the first so many."""
+        return n_rows
 
     def _perturbation(self, x: Tensor, logits: Tensor) -> Tensor:
         """Virtual adversarial perturbation of the batch: one power step."""
@@ -177,15 +192,16 @@ class AdversarialLoss(BatchLoss):
         return unit(noise, 2)
 
     def _divergence_at(self, x: Tensor, logits: Tensor, direction: Tensor) -> Tensor:
-        probe = _per_replica(self._buffer("probe"), x)
+        probe = _per_replica(self.probe, x)
         shift = divergence(logits, self._forward(x + probe * direction, track=False))
         return shift.sum() * x.shape[1]  # over rows: its gradient must not vanish with their number
 
     def _scaled(self, gradient: Tensor) -> Tensor:
-        return _per_replica(self._buffer("radius"), gradient) * unit(gradient, 2)
+        return _per_replica(self.radius, gradient) * unit(gradient, 2)
 
-    def _buffer(self, name: str) -> Tensor:
-        return self.objectives[0][1].get_buffer(name)
+    def _strengths(self, replicas: Sequence[Replica]) -> list[Tensor]:  # noqa: ARG002 - of a heir
+        objective = self.objectives[0][1]
+        return [objective.get_buffer(name) for name in ("consistency", "probe", "radius")]
 
 
 class SoftLabelLoss(BatchLoss):
@@ -212,24 +228,49 @@ class SoftLabelLoss(BatchLoss):
         shape = (len(replicas), self.batches.n_bags)
         self.nothing = torch.zeros(*shape, 1, dtype=rows.dtype, device=bag_index.device)
 
-    def evaluate(self, positions: Tensor) -> Values:
-        """Forward pass of mixed rows and cross-entropy."""
-        x = self._batch(positions)
+    def _batch(self, positions: Tensor) -> Tensor:
+        """Mixed rows of a batch."""
+        return self._mix(super()._batch(positions))
+
+    def _from_logits(self, positions: Tensor, logits: Tensor) -> Values:
         target = self.targets.gather(1, positions[..., None].expand(-1, -1, self.targets.shape[2]))
-        target = target.to(x.dtype)
-        if self.mixed is not None:
-            share = uniform(derive(self.keys, _MIX, self.step), x.shape[1], 1)  # (R, B, 1)
-            share = torch.where(self.mixed[:, None, None], share, 1.0).to(x.dtype)
-            target = share * target + (1 - share) * target.flip(1)
-            share = share.view(*x.shape[:2], *[1] * (x.ndim - 2))
-            x = share * x + (1 - share) * x.flip(1)
-        losses = -(target * torch.log_softmax(self._forward(x), -1)).sum(-1)  # (R, B)
+        target = self._mix(target.to(logits.dtype))
+        losses = -(target * torch.log_softmax(logits, -1)).sum(-1)  # (R, B)
         if self.rows.weight is None:
             value = losses.mean(1)
         else:
             weight = self.rows.weight.gather(1, positions)
             value = (weight * losses).sum(1) / weight.sum(1)
         return value, self.nothing, self.nothing[..., 0]
+
+    def _mix(self, values: Tensor) -> Tensor:
+        """Mix the entries (R, B, ...) of a batch, rows or labels."""
+        if self.mixed is None:
+            return values
+        share = uniform(derive(self.keys, _MIX, self.step), values.shape[1], 1)  # (R, B, 1)
+        share = torch.where(self.mixed[:, None, None], share, 1.0).to(values.dtype)
+        share = share.view(*values.shape[:2], *[1] * (values.ndim - 2))
+        return share * values + (1 - share) * values.flip(1)
+
+
+class SmoothedSoftLabelLoss(AdversarialLoss, SoftLabelLoss):
+    r"""Adds adversarial smoothing to soft labels.
+
+    .. math:: w(t) \, \frac1B \sum_i KL\bigl(\eta(\tilde x_i) \,\|\, \eta(\tilde x_i + r_i)\bigr),
+        \qquad \|r_i\| = \rho
+
+    with r in the direction in which the divergence grows fastest, found by one power step, and the
+    replica's ``smoothing`` for ρ (Miyato et al., TPAMI 2019). The weight grows to 1 in the first
+    two fifths of training. Half of a batch, which is shuffled, is enough.
+    """
+
+    def _strengths(self, replicas: Sequence[Replica]) -> list[Tensor]:
+        radii = [replica.smoothing for replica in replicas]
+        radius = torch.tensor(radii, dtype=self.rows.dtype, device=self.keys.device)
+        return [torch.ones_like(radius), radius, radius]
+
+    def _perturbed_rows(self, n_rows: int) -> int:
+        return -(-n_rows // 2)
 
 
 def _per_replica(values: Tensor, x: Tensor) -> Tensor:

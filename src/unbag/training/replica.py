@@ -182,6 +182,9 @@ class Replica:
         Soft labels: shares of the classes for every row, to train on in place of an objective.
     mixup : bool
         Train on mixtures of two rows and their soft labels; needs batches that are shuffled.
+    smoothing : float
+        With targets: the network is also trained to say the same of a row that is moved by this
+        distance, in the direction that changes its word most; 0 for none.
     augmentation : Augmentation, optional
         Train on changed rows.
     pseudo_labels : PseudoLabels, optional
@@ -213,6 +216,7 @@ class Replica:
     annealed: bool = False
     targets: NDArray[np.floating] | None = None
     mixup: bool = False
+    smoothing: float = 0.0
     augmentation: Augmentation | None = None
     pseudo_labels: PseudoLabels | None = None
     predicted: Bags | None = None
@@ -223,6 +227,7 @@ class Replica:
         check_number("learning_rate", self.learning_rate, low=0, low_open=True)
         check_number("weight_decay", self.weight_decay, low=0)
         check_number("shrinkage", self.shrinkage, low=0)
+        check_number("smoothing", self.smoothing, low=0)
         check_choice("batching", self.batching, BATCHINGS)
         check_choice("optimizer", self.optimizer, _OPTIMIZERS)
         if (self.objective is None) == (self.targets is None):
@@ -233,6 +238,8 @@ class Replica:
                 raise invalid("targets", f"of shape {shape}", f"shape {np.shape(self.targets)}")
         if self.mixup and self.targets is None:
             raise invalid("mixup", "False without targets", True)
+        if self.smoothing and self.targets is None:
+            raise invalid("smoothing", "0 without targets", self.smoothing)
         if self.mixup and self.batching != "shuffled":
             raise invalid("batching", "'shuffled' with mixup", repr(self.batching))
         if self.pseudo_labels is not None:
@@ -291,8 +298,8 @@ class Replica:
 
     @property
     def is_adversarial(self) -> bool:
-        """Whether the objective asks for a forward pass of perturbed rows."""
-        return isinstance(self.objective, ProportionConsistency)
+        """Whether training takes a forward pass of perturbed rows."""
+        return self.smoothing > 0 or isinstance(self.objective, ProportionConsistency)
 
     @cached_property
     def scored(self) -> dict[str, Scored]:

@@ -178,15 +178,15 @@ def test_rounds_end_when_bags_of_rows_kept_out_become_less_likely():
 
 
 def test_the_second_round_may_lose_a_little_of_what_the_first_seemed_to_gain():
-    crossfit = run_start(work())
-    gain = np.full(int(crossfit._kept_out.sum()), 0.5)
-    crossfit._compare_with(-gain)
-    for crossfit.rounds, share, worse in ((1, 0.992, False), (1, 0.988, True), (2, 0.992, True)):
-        assert crossfit._worse(-share * gain) == worse
-    crossfit._faint = True
-    for crossfit.rounds, share, worse in ((1, 0.96, False), (1, 0.94, True), (2, 0.96, True)):
-        assert crossfit._worse(-share * gain) == worse
-    assert not crossfit._worse(-1.01 * gain)
+    jury = work()._jury
+    gain = np.full(len(jury.ratios), 0.5)
+    jury.compare_with(-gain, 0)
+    for rounds, share, worse in ((1, 0.992, False), (1, 0.988, True), (2, 0.992, True)):
+        assert jury.worse(-share * gain, rounds) == worse
+    jury.faint = True
+    for rounds, share, worse in ((1, 0.96, False), (1, 0.94, True), (2, 0.96, True)):
+        assert jury.worse(-share * gain, rounds) == worse
+    assert not jury.worse(-1.01 * gain, 2)
 
 
 FAINT = np.full((3, 3), 0.3) + 0.1 * np.eye(3)
@@ -250,15 +250,16 @@ def test_the_start_is_the_mean_of_several_networks():
 
 def test_where_priors_say_little_a_round_is_compared_with_the_best():
     bags = unbag.make_bags(*gaussians(20_000), FAINT, random_state=0)
-    crossfit = run_start(work(bags))
+    crossfit = work(bags)
+    jury = crossfit._jury
     right = np.log(np.full((bags.n_rows, 3), 0.1) + 0.7 * np.eye(3)[bags.labels])
     blind = np.full_like(right, -np.log(3))
-    losses = [crossfit._losses(e[crossfit._kept_out]) for e in (right, blind, np.roll(right, 1, 1))]
-    for crossfit.rounds, own, base in ((0, 0, 0), (1, 1, 1), (2, 0, 0), (3, 1, 0)):
-        crossfit._compare_with(losses[own])  # the second takes the place of the first
-        np.testing.assert_array_equal(crossfit._least_losses, losses[base])
-    assert crossfit._worse(losses[2])
-    assert not crossfit._worse(losses[0])
+    losses = [jury.losses(e[crossfit._kept_out]) for e in (right, blind, np.roll(right, 1, 1))]
+    for rounds, own, base in ((0, 0, 0), (1, 1, 1), (2, 0, 0), (3, 1, 0)):
+        jury.compare_with(losses[own], rounds)  # the second takes the place of the first
+        np.testing.assert_array_equal(jury.least_losses, losses[base])
+    assert jury.worse(losses[2], 4)
+    assert not jury.worse(losses[0], 4)
 
 
 def test_small_bags_stay_whole_in_the_batches_of_the_start():

@@ -37,7 +37,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 from torch import nn
@@ -52,6 +51,7 @@ from unbag.methods.jobs import (
     says_little,
     tells_labels,
 )
+from unbag.methods.kept_out import KeptOut
 from unbag.methods.recipes import (
     DESCENT,
     DESCENT_BATCH,
@@ -59,7 +59,6 @@ from unbag.methods.recipes import (
     descends,
     has_mirror_images,
     likelihood_gain,
-    log_gains,
     row_ratios,
     soft_batch,
     soft_decay,
@@ -71,7 +70,6 @@ from unbag.models import ResNet20, build_model
 from unbag.priors import ClassPriors
 from unbag.training import Augmentation, Outcome, Replica
 from unbag.training.networks import is_batched
-from unbag.training.temperature import likeliest_temperature
 from unbag.validation import check_choice, check_number, invalid
 
 __all__ = ["AUGMENTATIONS", "STARTS", "CrossFit"]
@@ -89,9 +87,7 @@ _ROUNDS, _STEP = 3, 0.5  # half a step from the log-probabilities before to the 
 # MLPs in the start; the latter where priors say little. Other networks: one, or there the former.
 _START_NETWORKS, _FAINT_START_NETWORKS = 3, 5
 # Where priors say little, rounds take whole steps, their labels are sharper, and there are more.
-_MANY_ROUNDS, _SHARPENING, _FAINT_ERRORS = 6, 2.0, 3.0
-# What the second round may lose of the gain of the first; the latter where priors say little.
-_SLACK, _FAINT_SLACK = 0.01, 0.05
+_MANY_ROUNDS, _SHARPENING = 6, 2.0
 _FAINT_RATE, _FAINT_DECAY = 1e-3, 3e-3  # of the start of MLPs where priors say little
 _START_RATE, _SOFT_RATE = 2e-3, 1e-3
 _VALIDATION, _MOST_VALIDATION, _VALIDATION_ROWS = 0.1, 0.3, 200
@@ -170,6 +166,8 @@ class CrossFit:
         few = _FAINT_FEW_FOLDS if self._faint else _FEW_FOLDS
         self._folds = self.options.folds or (few if self._dear else _FOLDS)
         self._fold, self._kept_out = self._split()
+        ratios = row_ratios(bags, self._pooled)[self._kept_out]
+        self._jury = KeptOut(ratios, faint=self._faint)
         usual = _MANY_ROUNDS if self._faint and not self._dear else _ROUNDS
         self._most = usual if self.options.rounds is None else self.options.rounds
         self.rounds = 0  # accepted
@@ -197,7 +195,6 @@ class CrossFit:
             self._changed = Augmentation(augment == "strong", flip)
         self._log_eta = np.zeros((bags.n_rows, self._table.n_classes))
         self._joint_log_eta = self._log_eta  # with half a step: what the last network learns from
-        self._least_losses = np.empty(0)
         self._calibration: Calibration | None = None
         self.failed: Outcome | None = None
 
@@ -361,50 +358,22 @@ class CrossFit:
         for fold, outcome in enumerate(outcomes):
             assert outcome.logits is not None
             log_eta[self._fold == fold] = log_softmax(outcome.logits, axis=1)
-        temperature = self._temperature(log_eta) if self.options.calibrated else 1.0
+        jury, out = self._jury, self._kept_out
+        temperature = jury.temperature(log_eta[out]) if self.options.calibrated else 1.0
         log_eta = log_softmax(log_eta / temperature, axis=1)
-        losses = self._losses(log_eta[self._kept_out])
+        losses = jury.losses(log_eta[out])
         # The start was trained on the rows that are kept out, so it is no measure.
-        if self.rounds and self._worse(losses):
+        if self.rounds and jury.worse(losses, self.rounds):
             self.ended = True
             self._why = "the next made the bags of rows that were kept out less likely"
             return
-        self._compare_with(losses)
+        jury.compare_with(losses, self.rounds)
         self._confirmation = f"; {likelihood_gain(-losses)}"
         self._joint_log_eta = log_softmax((1 - _STEP) * self._log_eta + _STEP * log_eta, axis=1)
         self._log_eta = log_eta if self._faint else self._joint_log_eta
         self._calibration = Calibration(temperature, np.zeros(self._table.n_classes))
         self.rounds += 1
         self.ended = self.rounds == self._most
-
-    def _worse(self, losses: _Floats) -> bool:
-        """Whether bags are less likely than before beyond noise, on the rows kept out.
-
-        Only these are fair: a row has shaped the soft labels of the other folds by its own. The
-        first round has all its labels from the start, which knows their bags a little, so that
-        the second may lose a part of what the first gained over chance.
-        """
-        more = losses - self._least_losses
-        error = more.std() / np.sqrt(len(more))
-        tolerance, slack = (_FAINT_ERRORS, _FAINT_SLACK) if self._faint else (1.0, _SLACK)
-        gain = max(0.0, -self._least_losses.mean()) if self.rounds == 1 else 0.0
-        return bool(more.mean() > slack * gain + tolerance * error)
-
-    def _compare_with(self, losses: _Floats) -> None:
-        """Compare further rounds with this, or where Θ is faint the best since the second."""
-        if not (self._faint and self.rounds > 1 and losses.mean() > self._least_losses.mean()):
-            self._least_losses = losses
-
-    def _temperature(self, log_eta: _Floats) -> float:
-        """Temperature at which the bags of the rows that are kept out are likeliest."""
-        out = self._kept_out
-        ratios = torch.from_numpy(row_ratios(self._replica.bags, self._pooled)[out])
-        return float(likeliest_temperature(torch.from_numpy(log_eta[out]), ratios))
-
-    def _losses(self, log_eta: _Floats) -> _Floats:
-        """−log of what the bags of the rows kept out are likelier than by their sizes."""
-        ratios = row_ratios(self._replica.bags, self._pooled)[self._kept_out]
-        return -log_gains(log_eta, ratios)
 
     # -------------------------------------------------------------------------------- the last
 

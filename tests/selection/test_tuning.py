@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 import unbag
 from unbag.exceptions import InvalidInputError, TrainingDivergedError
-from unbag.selection import accuracy_scorer, likelihood_scorer, tune
+from unbag.selection import DEFAULT_SEARCH, accuracy_scorer, likelihood_scorer, tune
 
 THETA = unbag.priors.symmetric(10, 0.6)
 SEARCH = {
@@ -31,9 +31,9 @@ def make(**settings):
     return unbag.UnbagClassifier(THETA, **{"epochs": 8, "random_state": 3, **settings})
 
 
-def run(bags, **settings):
+def run(bags, estimator=None, **settings):
     defaults = {"search": SEARCH, "n_trials": 6, "storage": None, "at_once": 3}
-    return tune(bags.X, bags.bag_ids, make(), **{**defaults, **settings})
+    return tune(bags.X, bags.bag_ids, estimator or make(method="prop"), **{**defaults, **settings})
 
 
 def test_a_search(bags):
@@ -42,7 +42,9 @@ def test_a_search(bags):
     complete = [t for t in result.trials if t["state"] == "COMPLETE"]
     assert result.best_score == max(t["score"] for t in complete)
     assert all(t["score"] is None for t in result.trials if t["state"] != "COMPLETE")
-    for trial in result.trials:
+    given, *drawn = result.trials
+    assert given["params"] == {}
+    for trial in drawn:
         assert ("alpha" in trial["params"]) == (trial["params"]["method"] == "u-prr")
         assert 1e-3 <= trial["params"]["learning_rate"] <= 1e-2
     clf = result.best_estimator
@@ -55,6 +57,28 @@ def test_a_search(bags):
     assert truth > 0.6
     low, high = result.evaluation.interval
     assert low - 0.1 < truth < high + 0.1
+
+
+def test_the_estimator_as_it_is_given_is_tried_first_and_once(bags, tmp_path):
+    storage = f"sqlite:///{tmp_path}/study.db"
+    good = make(method="prop", learning_rate=1e-2, epochs=20)
+    bad = {"learning_rate": (1e-6, 2e-6)}
+    for n_trials in (1, 3):
+        result = run(bags, good, search=bad, n_trials=n_trials, at_once=2, storage=storage)
+        assert result.best_params == {}
+    assert [trial["params"] == {} for trial in result.trials] == [True, False, False]
+    assert result.best_estimator.learning_rate == 1e-2
+    better = run(bags, make(method="prop", learning_rate=1e-6), search={"learning_rate": [1e-2]})
+    assert better.best_params == {"learning_rate": 1e-2}
+
+
+def test_the_default_search_begins_with_the_default_method(bags):
+    small = make(epochs=2, width=8, depth=2)
+    result = run(bags, small, search=None, n_trials=6, at_once=6)
+    assert result.trials[0]["params"] == {}
+    methods = {trial["params"]["method"] for trial in result.trials[1:]}
+    assert methods <= set(DEFAULT_SEARCH["method"])
+    assert "matched-likelihood" in DEFAULT_SEARCH["method"]
 
 
 def test_the_same_seed_gives_the_same_search(bags):
@@ -100,9 +124,10 @@ def test_other_data_under_the_same_name_is_refused(bags, tmp_path):
 
 def test_bad_trials_are_given_up(bags):
     search = {"method": ["prop"], "learning_rate": (3e-4, 3e-2, "log"), "width": [16]}
-    result = run(bags, search=search, n_trials=24, at_once=8)
+    slow = make(method="prop", learning_rate=3e-4, width=16)
+    result = run(bags, slow, search=search, n_trials=24, at_once=8)
     rates = {"COMPLETE": [], "PRUNED": []}
-    for trial in result.trials:
+    for trial in result.trials[1:]:
         rates[trial["state"]].append(trial["params"]["learning_rate"])
     assert rates["PRUNED"]
     assert np.median(rates["PRUNED"]) < np.median(rates["COMPLETE"])
@@ -112,7 +137,7 @@ def test_bad_trials_are_given_up(bags):
 def test_a_search_in_which_all_fails(bags):
     search = {"method": ["unbiased"], "learning_rate": [1e30]}
     with pytest.raises(TrainingDivergedError, match="Every trial failed"):
-        run(bags, search=search, n_trials=2)
+        run(bags, make(method="unbiased", learning_rate=1e30), search=search, n_trials=2)
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_every_option_of_tune(folder):
     assert made["trials"] == 2
     assert (folder / "t.db").is_file()
     result = done(f"tune {GIVEN} --output new --overwrite --trials 1 {SMALL}")
-    assert "best of 1 trials: " in result.stdout
+    assert "best of 1 trial: the settings as they were given" in result.stdout
 
 
 # ------------------------------------------------------------------ inspect, evaluate, predict

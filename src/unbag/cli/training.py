@@ -161,7 +161,9 @@ def _show(made: TrainedModel, as_json: bool) -> None:
     say(f"{made.inspection}\n")
     if made.tuning is not None:
         shown = ", ".join(f"{k} {_short(v)}" for k, v in made.tuning.best_params.items())
-        say(f"best of {len(made.tuning.trials)} trials: {shown}")
+        count = len(made.tuning.trials)
+        trials = "1 trial" if count == 1 else f"{count} trials"
+        say(f"best of {trials}: {shown or 'the settings as they were given'}")
     clf = made.classifier
     say(f"trained {clf.method_} for {clf.n_iter_} epochs: {clf.stop_reason_}")
     if made.evaluation is not None:

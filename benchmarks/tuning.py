@@ -3,8 +3,8 @@
 usage: UNBAG_DATA=DIR python benchmarks/tuning.py [--trials 24] [--record FILE.json]
        python benchmarks/tuning.py --table FILE.json
 
-Labels serve only to check: the true test error of every trial is noted when it is scored, and the
-search never sees it.
+Labels serve only to check: the true test error of every trial that was trained to its end is noted
+when it is scored, and the search never sees it.
 """
 
 import datetime
@@ -22,7 +22,7 @@ import unbag
 from script import run_script
 from unbag.bench.study import SETTINGS, Data, Run
 from unbag.selection import tuning
-from unbag.selection.scorers import accuracy_scorer
+from unbag.selection.scorers import likelihood_scorer
 
 DATASETS = ("pendigits", "usps")
 
@@ -39,7 +39,7 @@ def measure_one(dataset: str, setting: str, trials: int) -> dict[str, Any]:
 
     def watched(estimator: Any, X: Any, y: Any) -> float:
         scored.append(true_error(estimator))
-        return accuracy_scorer(estimator, X, y)
+        return likelihood_scorer(estimator, X, y)
 
     def scores(search: Any, candidates: Any, share: float, verbose: bool) -> Any:
         scored.clear()
@@ -51,7 +51,7 @@ def measure_one(dataset: str, setting: str, trials: int) -> dict[str, Any]:
 
     scored: list[float] = []
     inner = tuning._Search._scores
-    with warnings.catch_warnings(), mock.patch.dict(tuning.SCORERS, accuracy=watched):
+    with warnings.catch_warnings(), mock.patch.dict(tuning.SCORERS, likelihood=watched):
         warnings.simplefilter("ignore")
         start = time.perf_counter()
         with mock.patch.object(tuning._Search, "_scores", scores):

@@ -10,7 +10,8 @@ from sklearn.preprocessing import StandardScaler
 
 import unbag
 from unbag.exceptions import InvalidInputError, TrainingDivergedError
-from unbag.selection import DEFAULT_SEARCH, accuracy_scorer, likelihood_scorer, tune
+from unbag.selection import accuracy_scorer, likelihood_scorer, tune
+from unbag.selection.tuning import SCORERS
 
 THETA = unbag.priors.symmetric(10, 0.6)
 SEARCH = {
@@ -72,13 +73,26 @@ def test_the_estimator_as_it_is_given_is_tried_first_and_once(bags, tmp_path):
     assert better.best_params == {"learning_rate": 1e-2}
 
 
-def test_the_default_search_begins_with_the_default_method(bags):
+def test_the_default_search_begins_with_the_default_method(bags, monkeypatch):
+    scored = []
+
+    def watched(estimator, X, y):
+        scored.append(estimator.method_)
+        return likelihood_scorer(estimator, X, y)
+
+    monkeypatch.setitem(SCORERS, "likelihood", watched)
     small = make(epochs=2, width=8, depth=2)
-    result = run(bags, small, search=None, n_trials=6, at_once=6)
+    result = run(bags, small, search=None, n_trials=8, at_once=8)
+    assert scored[0] == "crossfit"  # what auto stands for here
+    assert set(scored[1:8]) == {"matched-likelihood", "u-prr", "prop"}
     assert result.trials[0]["params"] == {}
-    methods = {trial["params"]["method"] for trial in result.trials[1:]}
-    assert methods <= set(DEFAULT_SEARCH["method"])
-    assert "matched-likelihood" in DEFAULT_SEARCH["method"]
+
+
+def test_the_estimator_as_it_is_given_is_never_given_up(bags, monkeypatch):
+    monkeypatch.setattr("optuna.trial.Trial.should_prune", lambda _: True)
+    result = run(bags, n_trials=3)
+    assert [trial["state"] for trial in result.trials] == ["COMPLETE", "PRUNED", "PRUNED"]
+    assert result.best_params == {}
 
 
 def test_the_same_seed_gives_the_same_search(bags):

@@ -115,7 +115,7 @@ def tune(
     trials: Annotated[int, typer.Option(min=1, help="Models to try, pruned ones too.")] = 32,
     scoring: Annotated[
         str, typer.Option(help="What trials are ranked by: accuracy or likelihood.")
-    ] = "accuracy",
+    ] = "likelihood",
     storage: Annotated[
         str | None,
         typer.Option(

@@ -25,8 +25,8 @@ r"""crossfit: every row gets a soft label from its bag and networks of folds.
 4. One network is trained on the soft labels of all rows.
 
 With ``smoothing``, the last network and, where Θ says little, those of the rounds are also trained
-to say the same of rows that are moved by that share of the spread of rows, where it changes their
-word most.
+to say the same of rows that are moved by that share of the spread of rows, in the direction that
+changes their word most.
 
 It is EM on the bag likelihood with out-of-fold predictions, which hardly know a row's bag by
 heart. Balanced factors use what plain EM leaves aside: that a bag as a whole has known shares.

@@ -30,8 +30,8 @@ class KeptOut:
 
     Attributes
     ----------
-    least_losses : array of shape (n',)
-        Of the round that others are compared with.
+    reference : array of shape (n',)
+        Losses of the round that others are compared with.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class KeptOut:
     def __init__(self, ratios: _Floats, *, faint: bool) -> None:
         self.ratios = ratios
         self.faint = faint
-        self.least_losses: _Floats = np.empty(0)
+        self.reference: _Floats = np.empty(0)
 
     def temperature(self, log_eta: _Floats) -> float:
         """Temperature at which the bags are likeliest, given log-probabilities (n', K)."""
@@ -57,15 +57,16 @@ class KeptOut:
         return -log_gains(log_eta, self.ratios)
 
     def worse(self, losses: _Floats, rounds: int) -> bool:
-        """Whether bags are less likely beyond noise than after the rounds accepted so far.
+        """Whether bags are less likely, beyond noise, than in the round compared with.
 
-        The first round has all its labels from the start, which knows these bags a little, so
-        that the second may lose a part of what the first gained over chance.
+        ``rounds`` are those accepted before. The first has all its labels from the start, which
+        knows these bags a little, so that the second may lose a part of what it gained over
+        chance.
         """
-        more = losses - self.least_losses
+        more = losses - self.reference
         error = more.std() / np.sqrt(len(more))
         errors, slack = (_FAINT_ERRORS, _FAINT_SLACK) if self.faint else (_ERRORS, _SLACK)
-        gain = max(0.0, -self.least_losses.mean()) if rounds == 1 else 0.0
+        gain = max(0.0, -self.reference.mean()) if rounds == 1 else 0.0
         return bool(more.mean() > slack * gain + errors * error)
 
     def compare_with(self, losses: _Floats, rounds: int) -> None:
@@ -73,5 +74,5 @@ class KeptOut:
 
         ``rounds`` are those accepted before.
         """
-        if not (self.faint and rounds > 1 and losses.mean() > self.least_losses.mean()):
-            self.least_losses = losses
+        if not (self.faint and rounds > 1 and losses.mean() > self.reference.mean()):
+            self.reference = losses

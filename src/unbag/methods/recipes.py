@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 from torch import nn
@@ -206,7 +207,9 @@ def spread(bags: Bags) -> float:
     >>> spread(Bags([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0]], [0, 0, 1, 1], np.eye(2)))
     1.4142135623730951
     """
-    some = np.arange(0, bags.n_rows, -(-bags.n_rows // _SPREAD_ROWS))
-    rows = np.asarray(bags.take(some).X)
-    x = rows.reshape(len(rows), -1) / (255.0 if rows.dtype == np.uint8 else 1.0)
-    return float(np.sqrt(np.square(x - x.mean(0)).sum(1).mean()))
+    some = np.arange(bags.n_rows)
+    if len(some) > _SPREAD_ROWS:
+        some = np.random.default_rng(0).choice(some, _SPREAD_ROWS, replace=False)
+    rows = torch.as_tensor(bags.take(some).X)
+    x = rows.flatten(1).cpu().double() / (255 if rows.dtype == torch.uint8 else 1)
+    return float((x - x.mean(0)).square().sum(1).mean().sqrt())

@@ -157,8 +157,7 @@ class AdversarialLoss(BatchLoss):
     def __call__(self, positions: Tensor) -> Values:
         """Losses of a batch, and its partial risks and presence, without gradient."""
         x, logits = self._start(positions)
-        few = self._perturbed_rows(x.shape[1])
-        perturbation = self._perturbation(x.detach()[:, :few], logits.detach()[:, :few])
+        perturbation = self._perturbation(x.detach(), logits.detach())
         return self._end(positions, x, logits, perturbation)
 
     def _forward_batch(self, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -169,13 +168,8 @@ class AdversarialLoss(BatchLoss):
         self, positions: Tensor, x: Tensor, logits: Tensor, perturbation: Tensor
     ) -> Values:
         value, risks, presence = self._from_logits(positions, logits)
-        few = perturbation.shape[1]
-        shifted = self._forward(x[:, :few] + perturbation, track=False)
-        return value + self.weight * divergence(logits[:, :few], shifted), risks, presence
-
-    def _perturbed_rows(self, n_rows: int) -> int:
-        """How many rows of a batch are perturbed: the first so many."""
-        return n_rows
+        shifted = self._forward(x + perturbation, track=False)
+        return value + self.weight * divergence(logits, shifted), risks, presence
 
     def _perturbation(self, x: Tensor, logits: Tensor) -> Tensor:
         """Virtual adversarial perturbation of the batch: one power step."""
@@ -199,7 +193,7 @@ class AdversarialLoss(BatchLoss):
     def _scaled(self, gradient: Tensor) -> Tensor:
         return _per_replica(self.radius, gradient) * unit(gradient, 2)
 
-    def _strengths(self, replicas: Sequence[Replica]) -> list[Tensor]:  # noqa: ARG002 - of a heir
+    def _strengths(self, replicas: Sequence[Replica]) -> list[Tensor]:  # noqa: ARG002 - used by a subclass
         objective = self.objectives[0][1]
         return [objective.get_buffer(name) for name in ("consistency", "probe", "radius")]
 
@@ -259,18 +253,16 @@ class SmoothedSoftLabelLoss(AdversarialLoss, SoftLabelLoss):
     .. math:: w(t) \, \frac1B \sum_i KL\bigl(\eta(\tilde x_i) \,\|\, \eta(\tilde x_i + r_i)\bigr),
         \qquad \|r_i\| = \rho
 
-    with r in the direction in which the divergence grows fastest, found by one power step, and the
-    replica's ``smoothing`` for ρ (Miyato et al., TPAMI 2019). The weight grows to 1 in the first
-    two fifths of training. Half of a batch, which is shuffled, is enough.
+    with r in the direction in which the divergence grows fastest, and the replica's ``smoothing``
+    for ρ (virtual adversarial training; Miyato et al., TPAMI 2019). The direction is found by one
+    power step, from a random point at the distance ρ as well. The first η has no gradient, rows
+    count alike whatever their weights, and w grows to 1 in the first two fifths of training.
     """
 
     def _strengths(self, replicas: Sequence[Replica]) -> list[Tensor]:
         radii = [replica.smoothing for replica in replicas]
         radius = torch.tensor(radii, dtype=self.rows.dtype, device=self.keys.device)
         return [torch.ones_like(radius), radius, radius]
-
-    def _perturbed_rows(self, n_rows: int) -> int:
-        return -(-n_rows // 2)
 
 
 def _per_replica(values: Tensor, x: Tensor) -> Tensor:

@@ -191,7 +191,7 @@ def tune_files(
     leave_out: Sequence[str] = (),
     images: str | os.PathLike[str] | None = None,
     trials: int = 32,
-    scoring: str = "accuracy",
+    scoring: str = "likelihood",
     evaluation_share: float = 0.2,
     validation_share: float = 0.2,
     storage: str | None = None,

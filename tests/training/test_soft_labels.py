@@ -278,11 +278,7 @@ def test_other_settings_have_other_checkpoints(change):
         ({"mixup": True, "batching": "stratified"}, "batching must be 'shuffled' with mixup"),
         ({"smoothing": -1.0}, "smoothing must be a number of at least 0"),
         (
-            {
-                "smoothing": 1.0,
-                "targets": None,
-                "objective": unbag.objectives.get("prop", np.eye(2)),
-            },
+            {"smoothing": 1.0, "targets": None, "objective": PROP},
             "smoothing must be 0 without targets, got 1.0",
         ),
     ],

@@ -343,7 +343,6 @@ class CrossFit:
             annealed=True,
             weight_decay=self._decay(soft_decay(replica.bags.n_rows) if layered else None),
             mixup=self._mixup,
-            smoothing=self._smoothing,
             augmentation=self._changed,
             held_out=None,
             risk_weights=None,
@@ -382,7 +381,7 @@ class CrossFit:
         rows = np.arange(self._replica.bags.n_rows)
         batch = soft_batch(len(rows), len(rows))
         made = self._soft(rows, self._targets(self._joint_log_eta), self.job.seed, batch)
-        return replace(made, held_out=self._replica.held_out)
+        return replace(made, smoothing=self._smoothing, held_out=self._replica.held_out)
 
     def finish(self, outcome: Outcome) -> Fit:
         """Make the fit of the job."""

@@ -24,7 +24,7 @@ from unbag.bench.study import SETTINGS, Data, Run
 from unbag.selection import tuning
 from unbag.selection.scorers import likelihood_scorer
 
-DATASETS = ("pendigits",)
+DATASETS = ("pendigits", "usps")
 
 
 def measure_one(dataset: str, setting: str, trials: int) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def tune(
     n_trials : int, default=32
         Trials in all, with those that the storage already holds.
     scoring : {"likelihood", "accuracy"}
-        The bag likelihood, or the label-free accuracy, which is noisier.
+        The bag likelihood, a proper score of probabilities, or the label-free accuracy.
     validation_size, evaluation_size : float, default=0.2
         Shares of the rows.
     storage : str or None

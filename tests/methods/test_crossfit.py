@@ -12,7 +12,7 @@ from unbag.exceptions import InvalidInputError
 from unbag.identity import identify
 from unbag.methods import Job, fit_many
 from unbag.methods.crossfit import CrossFit
-from unbag.methods.recipes import balanced_posterior, spread
+from unbag.methods.recipes import balanced_posterior
 from unbag.training import Augmentation, TestSet, train
 
 K = 3
@@ -289,35 +289,6 @@ def test_mixup_where_rows_have_many_numbers(d, expected):
     crossfit = run_start(work(make(d=d)))
     assert {replica.mixup for replica in crossfit.round()} == {expected}
     assert run_start(work(make(d=d), hyperparameters={"mixup": True})).last().mixup
-
-
-def test_the_last_network_is_smoothed_and_where_priors_say_little_those_of_rounds():
-    def radii(theta, scale=1.0, **hyperparameters):
-        X, y = gaussians(600, d=9)
-        bags = unbag.make_bags(scale * X, y, theta, random_state=0)
-        crossfit = run_start(work(bags, epochs=1, hyperparameters=hyperparameters))
-        assert {replica.smoothing for replica in crossfit.start()} == {0}
-        (of_round,) = {replica.smoothing for replica in crossfit.round()}
-        return of_round, crossfit.last().smoothing
-
-    assert radii(FAINT) == radii(THETA) == (0, 0)
-    of_round, last = radii(FAINT, smoothing=0.2)
-    assert of_round == last == pytest.approx(0.2 * np.sqrt(9), rel=0.2)  # variances are near 1
-    assert radii(FAINT, scale=10.0, smoothing=0.2)[1] == pytest.approx(10 * last)
-    assert radii(THETA, smoothing=0.4) == (0, pytest.approx(2 * last, rel=0.1))
-
-
-def test_the_spread_of_bytes_is_that_of_the_numbers_that_networks_see():
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 256, size=(25_000, 2, 3)).astype(np.uint8)
-    bags = unbag.Bags(X, np.arange(25_000) % 3, THETA)
-    assert spread(bags) == pytest.approx(np.sqrt(6 / 12), rel=0.02)
-    numbers = (X / 255).astype(np.float32)
-    for same in (numbers, torch.from_numpy(numbers), torch.from_numpy(numbers).bfloat16()):
-        made = unbag.Bags(same, np.arange(25_000) % 3, THETA)
-        assert spread(made) == pytest.approx(spread(bags), rel=1e-3)
-    large = unbag.Bags((300 * numbers).astype(np.float16), np.arange(25_000) % 3, THETA)
-    assert spread(large) == pytest.approx(300 * spread(bags), rel=1e-3)  # no overflow
 
 
 @pytest.mark.parametrize(

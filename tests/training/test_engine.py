@@ -660,8 +660,9 @@ def test_networks_that_run_one_after_another_are_stacks_of_one_on_a_gpu():
 
 def test_only_long_trainings_are_worth_compiling(monkeypatch):
     # 20 epochs of 4 batches; 30 rows of 6 + 6 + 3 numbers, and 117 weights.
-    for n_replicas, numbers in ((1, 45_360), (2, 90_720)):
-        replicas = [make_replica("unbiased", seed=seed) for seed in range(n_replicas)]
+    cases = (("unbiased", 1, 45_360), ("unbiased", 2, 90_720), ("prop-cr", 1, 3 * 45_360))
+    for method, n_replicas, numbers in cases:
+        replicas = [make_replica(method, seed=seed) for seed in range(n_replicas)]
         stack = Stack(replicas, torch.device("cpu"), "float64")
         for limit, long in ((numbers - 1, True), (numbers, False)):
             monkeypatch.setattr(engine, "_COMPILED_FROM", limit)

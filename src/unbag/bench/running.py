@@ -58,6 +58,7 @@ _CROSSFIT: tuple[_Change, ...] = (
     ("no temperature", {"calibrated": False}),
     ("labels not balanced", {"balanced": False}),
     ("no mixup", {"mixup": False}),
+    ("no smoothing", {"smoothing": 0.0}),
 )
 _CONSISTENCY: tuple[_Change, ...] = (
     ("no pseudo-labels", {"weight": 0.0}),

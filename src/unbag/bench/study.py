@@ -12,6 +12,7 @@ from unbag.bags import Bags, make_bags
 from unbag.datasets import load
 from unbag.exceptions import InvalidInputError
 from unbag.methods import Job, get_method
+from unbag.methods.smoothing import SMOOTHING
 from unbag.priors import asymmetric, non_square, perturb, symmetric
 from unbag.training import TestSet
 from unbag.validation import check_choice
@@ -71,6 +72,8 @@ OURS: dict[str, tuple[str, dict[str, Any]]] = {
     "supervised": ("crossfit", {"rounds": 0, "augment": "none"}),
     "supervised-augmented": ("crossfit", {"rounds": 0, "augment": "weak"}),
 }
+# No round tells a network with labels whether smoothing helps. It is smoothed where crossfit is.
+_SMOOTHED = ("usps", "mnist", "fashion-mnist", "kmnist")
 # On soft labels: more than the default where that is few, since they are cheap on a GPU, and where
 # rows are augmented.
 _OUR_EPOCHS = {"mnist": 40, "fashion-mnist": 40, "kmnist": 40}
@@ -289,6 +292,8 @@ class Data:
 
     def _our_settings(self, run: Run) -> dict[str, Any]:
         method, own = OURS[run.method]
+        if run.method == "supervised" and self.name in _SMOOTHED:
+            own = {**own, "smoothing": SMOOTHING}
         return {
             "method": method,
             "test_prior": self.test_prior,

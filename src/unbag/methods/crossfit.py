@@ -24,9 +24,9 @@ r"""crossfit: every row gets a soft label from its bag and networks of folds.
    the rest of a bag only through its shares learns to make up there for what it knows by heart.
 4. One network is trained on the soft labels of all rows.
 
-With ``smoothing``, the last network and, where Θ says little, those of the rounds are also trained
-to say the same of rows that are moved by that share of the spread of rows, in the direction that
-changes their word most.
+MLPs on rows of many numbers are smoothed: trained to say the same of rows that are moved by a share
+of their spread, in the direction that changes their word most. That begins with the second round,
+and the last network has it if that round was kept (see :mod:`unbag.methods.smoothing`).
 
 It is EM on the bag likelihood with out-of-fold predictions, which hardly know a row's bag by
 heart. Balanced factors use what plain EM leaves aside: that a bag as a whole has known shares.
@@ -63,9 +63,9 @@ from unbag.methods.recipes import (
     soft_batch,
     soft_decay,
     soft_epochs,
-    spread,
 )
 from unbag.methods.registry import METHODS
+from unbag.methods.smoothing import Smoothing
 from unbag.models import ResNet20, build_model
 from unbag.priors import ClassPriors
 from unbag.training import Augmentation, Outcome, Replica
@@ -106,7 +106,7 @@ class _Options:
     rounds: int | None = None
     start: str = "matched-likelihood"
     mixup: bool | None = None
-    smoothing: float = 0.0
+    smoothing: float | None = None
     balanced: bool = True
     calibrated: bool = True
     augment: str | None = None
@@ -116,7 +116,8 @@ class _Options:
             check_number("folds", self.folds, low=2, integer=True)
         if self.rounds is not None:
             check_number("rounds", self.rounds, low=0, integer=True)
-        check_number("smoothing", self.smoothing, low=0)
+        if self.smoothing is not None:
+            check_number("smoothing", self.smoothing, low=0)
         check_choice("start", self.start, STARTS)
         if self.augment is not None:
             check_choice("augment", self.augment, AUGMENTATIONS)
@@ -181,9 +182,9 @@ class CrossFit:
         # A small residual network learns less from mixed rows, unless labels are poor.
         mixed = wide and (self._faint or not residual)
         self._mixup = mixed if self.options.mixup is None else bool(self.options.mixup)
-        self._smoothing = 0.0
-        if self.options.smoothing:
-            self._smoothing = float(self.options.smoothing) * spread(bags)
+        self._layered = not self._dear and len(self._replica.widths) > 1
+        share = self.options.smoothing
+        self._smoothing = Smoothing(share, bags, layered=self._layered, whole=whole)
         self._weak = self._changed = None  # rows of the start, and of trainings on soft labels
         augment = self.options.augment or ("weak" if residual else "none")
         if augment != "none":
@@ -279,6 +280,8 @@ class CrossFit:
         from_prior, to_prior = (np.maximum(p, _SMALLEST) for p in (self._begun_prior, self._pooled))
         shift = np.log(to_prior) - np.log(from_prior)
         self._log_eta = self._joint_log_eta = log_softmax(np.mean(parts, 0) + shift, axis=1)
+        if self._smoothing.on_trial:
+            self._smoothing.look_at(self._replica.bags, self._targets(self._log_eta))
 
     def _give_up(self, outcomes: list[Outcome]) -> bool:
         """Whether a training diverged; that ends the job, and is what it comes to."""
@@ -296,12 +299,12 @@ class CrossFit:
             np.flatnonzero((self._fold != fold) & ~self._kept_out) for fold in range(self._folds)
         ]
         batch = soft_batch(bags.n_rows, min(map(len, parts)))  # of all, for one stack
+        smoothing = self._smoothing.radius if self.rounds else 0.0
         made = []
         for fold, rows in enumerate(parts):
             seed = _seed(self.job.seed, self.rounds, fold)
             own = bags.take(np.flatnonzero(self._fold == fold))
             replica = self._soft(rows, targets, seed, batch)
-            smoothing = self._smoothing if self._faint else 0.0
             made.append(replace(replica, smoothing=smoothing, predicted=own, test=None))
         return made
 
@@ -328,7 +331,7 @@ class CrossFit:
         if descends(module, replica.bags.n_rows, job.learning_rate):
             optimizer, batch = DESCENT, DESCENT_BATCH
         # Linear models have no normalisation that would undo the shrinking of their weights.
-        layered = not self._dear and len(replica.widths) > 1
+        decay = soft_decay(replica.bags.n_rows) if self._layered else None
         return replace(
             replica,
             bags=bags,
@@ -341,7 +344,7 @@ class CrossFit:
             batch_size=job.batch_size or batch,
             batching="shuffled",
             annealed=True,
-            weight_decay=self._decay(soft_decay(replica.bags.n_rows) if layered else None),
+            weight_decay=self._decay(decay),
             mixup=self._mixup,
             augmentation=self._changed,
             held_out=None,
@@ -363,11 +366,16 @@ class CrossFit:
         losses = jury.losses(log_eta[out])
         # The start was trained on the rows that are kept out, so it is no measure.
         if self.rounds and jury.worse(losses, self.rounds):
+            if self._smoothing.on_trial:
+                self._smoothing.give_up()  # and run the round again
+                return
             self.ended = True
             self._why = "the next made the bags of rows that were kept out less likely"
             return
         jury.compare_with(losses, self.rounds)
         self._confirmation = f"; {likelihood_gain(-losses)}"
+        if self.rounds:
+            self._smoothing.confirm()
         self._joint_log_eta = log_softmax((1 - _STEP) * self._log_eta + _STEP * log_eta, axis=1)
         self._log_eta = log_eta if self._faint else self._joint_log_eta
         self._calibration = Calibration(temperature, np.zeros(self._table.n_classes))
@@ -381,13 +389,15 @@ class CrossFit:
         rows = np.arange(self._replica.bags.n_rows)
         batch = soft_batch(len(rows), len(rows))
         made = self._soft(rows, self._targets(self._joint_log_eta), self.job.seed, batch)
-        return replace(made, smoothing=self._smoothing, held_out=self._replica.held_out)
+        return replace(made, smoothing=self._smoothing.last, held_out=self._replica.held_out)
 
     def finish(self, outcome: Outcome) -> Fit:
         """Make the fit of the job."""
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} rounds"
-        mixup = "with" if self._mixup else "without"
-        reason = f"{rounds} {mixup} mixup after a start by {self.options.start}: {self._why}"
+        how = "with mixup" if self._mixup else "without mixup"
+        if self._smoothing.last:
+            how += " and smoothing" if self._mixup else " but with smoothing"
+        reason = f"{rounds} {how} after a start by {self.options.start}: {self._why}"
         reason += self._confirmation
         if self._most == 0 or not self._kept_out.any():
             reason = f"no rounds after a start by {self.options.start}"

@@ -195,10 +195,10 @@ class Job:
     hyperparameters : dict
         Of the method: ``alpha`` and ``ascent_scale`` (u-prr), ``flood_level`` (u-flood),
         ``consistency`` (prop-cr), ``matching`` (matched-likelihood); of crossfit ``matching``,
-        ``folds``, ``rounds``, ``start``, ``mixup``, ``smoothing``, ``balanced``, ``calibrated``
-        and ``augment`` ("none", "weak", "strong"; "weak" for residual networks); of consistency
-        ``matching``, ``purity``, ``threshold``, ``teacher``, ``balanced``, ``flip`` and
-        ``weight``.
+        ``folds``, ``rounds``, ``start``, ``mixup``, ``smoothing`` (a share of the spread of rows,
+        0 for none), ``balanced``, ``calibrated`` and ``augment`` ("none", "weak", "strong";
+        "weak" for residual networks); of consistency ``matching``, ``purity``, ``threshold``,
+        ``teacher``, ``balanced``, ``flip`` and ``weight``.
     loss : str or callable
         The loss ℓ of every class.
     model : str, nn.Module or factory

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 from torch import nn
@@ -23,7 +22,6 @@ __all__ = [
     "soft_batch",
     "soft_decay",
     "soft_epochs",
-    "spread",
 ]
 
 _Floats = NDArray[np.float64]
@@ -37,7 +35,6 @@ _LEAST_BATCH, _MOST_BATCH, _MANY_BATCHES = 32, 512, 7
 _COLOURS = 3
 _FITTING_STEPS, _CLOSE = 50, 1e-4
 _TRUST = 30  # rows at which the shares of a bag count half
-_SPREAD_ROWS = 10_000
 
 
 def descends(module: nn.Module, n_rows: int, learning_rate: float | None) -> bool:
@@ -195,21 +192,3 @@ def soft_decay(n_rows: int) -> float:
     (0.01, 0.00724, 0.00032)
     """
     return float(min(_MOST_DECAY, (_DECAY_ROWS / n_rows) ** 1.5))
-
-
-def spread(bags: Bags) -> float:
-    """Root of the mean squared distance of rows from their mean; of 10,000 rows at most.
-
-    Bytes count as networks see them, divided by 255.
-
-    Examples
-    --------
-    >>> spread(Bags([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0]], [0, 0, 1, 1], np.eye(2)))
-    1.4142135623730951
-    """
-    some = np.arange(bags.n_rows)
-    if len(some) > _SPREAD_ROWS:
-        some = np.random.default_rng(0).choice(some, _SPREAD_ROWS, replace=False)
-    rows = torch.as_tensor(bags.take(some).X)
-    x = rows.flatten(1).cpu().double() / (255 if rows.dtype == torch.uint8 else 1)
-    return float((x - x.mean(0)).square().sum(1).mean().sqrt())

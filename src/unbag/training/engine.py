@@ -43,6 +43,7 @@ _BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-8  # Adam's
 _MOMENTUM = 0.9  # of SGD
 # Compilation takes 10 to 60 s, and makes steps five times as fast; from so many numbers on it pays.
 _COMPILED_FROM = 1e11
+_ADVERSARIAL_PASSES = 3  # of a batch: as it is, to find where to move it, and moved
 
 
 class Stack:
@@ -407,8 +408,9 @@ class Stack:
         """Whether training reads and writes so many numbers that fused kernels pay."""
         widths = sum(self.replicas[0].widths)
         each = self.batches.batch_size * widths + self.state["weights"].shape[1]
+        passes = _ADVERSARIAL_PASSES if self.replicas[0].is_adversarial else 1
         steps = self.epochs * self.batches.n_steps
-        return len(self.replicas) * steps * each > _COMPILED_FROM
+        return len(self.replicas) * steps * passes * each > _COMPILED_FROM
 
 
 def _loss_class(replica: Replica) -> type[BatchLoss]:

@@ -1,0 +1,196 @@
+"""Smoothing of crossfit: how far rows are moved, and what has to speak for it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+import unbag
+from unbag.methods import Job, fit_many
+from unbag.methods.crossfit import CrossFit
+from unbag.methods.smoothing import Smoothing, mean_gap, spread
+from unbag.training import train
+
+K = 3
+THETA = np.array([[0.6, 0.3, 0.1], [0.1, 0.6, 0.3], [0.3, 0.1, 0.6]])
+FAINT = np.full((3, 3), 0.3) + 0.1 * np.eye(3)
+
+
+def gaussians(n=600, d=64, distance=12.0):
+    """Classes whose means differ by that distance."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, K, n)
+    centres = distance / np.sqrt(2) * np.eye(K, d)
+    return (rng.normal(size=(n, d)) + centres[y]).astype(np.float32), y
+
+
+def make_job(theta=THETA, *, data=None, smoothing=None, **settings):
+    bags = unbag.make_bags(*(gaussians() if data is None else data), theta, random_state=0)
+    hyperparameters = {} if smoothing is None else {"smoothing": smoothing}
+    options = {"epochs": 40, "model_options": {"depth": 2, "width": 8}, **settings}
+    return Job(bags, "crossfit", hyperparameters=hyperparameters, **options)
+
+
+def begin(job):
+    crossfit = CrossFit(job, "float32")
+    crossfit.take_start(train(crossfit.start(), device="cpu"))
+    return crossfit
+
+
+def run_round(crossfit):
+    """Radii of the networks of a round, which is run."""
+    replicas = crossfit.round()
+    crossfit.take_round(train(replicas, device="cpu"))
+    (radius,) = {replica.smoothing for replica in replicas}
+    return radius
+
+
+@pytest.fixture
+def verdicts(monkeypatch):
+    """What the bags of rows kept out are made to say of each round after the first."""
+    said = []
+    monkeypatch.setattr("unbag.methods.kept_out.KeptOut.worse", lambda *_: said.pop(0))
+    return said
+
+
+# ---------------------------------------------------------------------------- distances of rows
+
+
+def test_the_spread_of_bytes_is_that_of_the_numbers_that_networks_see():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 256, size=(25_000, 2, 3)).astype(np.uint8)
+    bags = unbag.Bags(X, np.arange(25_000) % 3, THETA)
+    assert spread(bags) == pytest.approx(np.sqrt(6 / 12), rel=0.02)
+    numbers = (X / 255).astype(np.float32)
+    for same in (numbers, torch.from_numpy(numbers), torch.from_numpy(numbers).bfloat16()):
+        made = unbag.Bags(same, np.arange(25_000) % 3, THETA)
+        assert spread(made) == pytest.approx(spread(bags), rel=1e-3)
+    large = unbag.Bags((300 * numbers).astype(np.float16), np.arange(25_000) % 3, THETA)
+    assert spread(large) == pytest.approx(300 * spread(bags), rel=1e-3)  # no overflow
+
+
+def test_the_gap_is_the_mean_distance_of_means_from_the_nearest():
+    X = np.array([[0.0, 0.0], [3.0, 4.0], [3.0, 10.0]], np.float32).repeat(400, 0)
+    bags = unbag.Bags(X, np.arange(1200) % 3, THETA)
+    sharp = np.eye(3, dtype=np.float32).repeat(400, 0)
+    assert mean_gap(bags, sharp) == pytest.approx((5 + 5 + 6) / 3, rel=0.01)
+    assert mean_gap(bags, sharp[:, [2, 0, 1]]) == pytest.approx(mean_gap(bags, sharp))
+    soft = 0.7 * sharp + 0.1  # means of the three are drawn together alike
+    assert mean_gap(bags, soft) == pytest.approx(0.7 * (5 + 5 + 6) / 3, rel=0.01)
+
+
+def test_the_gap_of_classes_that_are_alike_is_small_even_of_few_wide_rows():
+    rng = np.random.default_rng(0)
+    bags = unbag.Bags(rng.normal(size=(200, 500)), np.arange(200) % 3, THETA)
+    targets = np.eye(10, dtype=np.float32)[rng.integers(0, 10, 200)]
+    assert mean_gap(bags, targets) < 0.1 * spread(bags)  # plainly, it would be a third
+
+
+def test_a_gap_needs_two_classes_with_rows():
+    bags = unbag.Bags(np.arange(60.0)[:, None], np.arange(60) % 3, THETA)
+    lone = np.tile(np.array([1, 0, 0], np.float32), (60, 1))
+    assert mean_gap(bags, lone) == 0
+    two = np.eye(2, 3, dtype=np.float32).repeat(30, 0)
+    assert 25 < mean_gap(bags, two) < 30
+
+
+def test_rows_of_very_many_numbers_are_sampled(monkeypatch):
+    X, y = gaussians(3000)
+    bags = unbag.Bags(X, y, THETA)
+    whole = spread(bags)
+    monkeypatch.setattr("unbag.methods.smoothing._SAMPLE_NUMBERS", 64 * 500)
+    assert spread(bags) != whole
+    assert spread(bags) == pytest.approx(whole, rel=0.05)
+
+
+# ------------------------------------------------------------------------------------- the rule
+
+
+def test_mlps_on_rows_of_many_numbers_are_smoothed_unless_bags_are_small():
+    def radius(d=64, layered=True, whole=False, share=None):
+        bags = unbag.Bags(*gaussians(d=d), THETA)
+        made = Smoothing(share, bags, layered=layered, whole=whole)
+        return made.radius / spread(bags)
+
+    assert radius() == pytest.approx(0.2)
+    assert radius(d=63) == radius(layered=False) == radius(whole=True) == radius(share=0) == 0
+    assert radius(d=5, layered=False, whole=True, share=0.3) == pytest.approx(0.3)
+
+
+def test_jobs_tell_what_networks_and_bags_they_have():
+    def radius(job):
+        return CrossFit(job, "float32")._smoothing.radius
+
+    assert radius(make_job()) > 0
+    assert radius(make_job(model="linear", model_options={})) == 0
+    X, y = gaussians(960)
+    bag = np.arange(960) // 12
+    theta = np.zeros((80, K))
+    np.add.at(theta, (bag, y), 1 / 12)
+    assert radius(dataclasses.replace(make_job(), bags=unbag.Bags(X, bag, theta))) == 0
+    images = unbag.Bags(X[:120].reshape(-1, 1, 8, 8), bag[:120] % 3, THETA)
+    assert radius(Job(images, "crossfit", model="resnet20")) == 0
+    assert radius(Job(images, "crossfit")) > 0
+
+
+@pytest.mark.parametrize("theta", [THETA, FAINT])
+def test_the_second_round_is_smoothed_and_then_the_last_network(theta, verdicts):
+    crossfit = begin(make_job(theta))
+    radius = 0.2 * spread(crossfit._replica.bags)
+    assert run_round(crossfit) == 0
+    assert crossfit.last().smoothing == 0
+    verdicts += [False, True]
+    assert run_round(crossfit) == pytest.approx(radius)
+    assert crossfit.last().smoothing == pytest.approx(radius)
+    assert run_round(crossfit) == pytest.approx(radius)
+    assert crossfit.ended  # a later one that is worse ends the rounds
+    assert crossfit.rounds == 2
+    assert crossfit.last().smoothing == pytest.approx(radius)
+    fit = crossfit.finish(train([crossfit.last()], device="cpu")[0])
+    assert fit.outcome.stop_reason.startswith("2 rounds with mixup and smoothing after a start")
+
+
+def test_a_smoothed_round_that_is_worse_is_run_again_without(verdicts):
+    crossfit = begin(make_job())
+    run_round(crossfit)
+    before = crossfit._log_eta
+    verdicts += [True, False, True]
+    assert run_round(crossfit) > 0
+    assert (crossfit.rounds, crossfit.ended) == (1, False)
+    np.testing.assert_array_equal(crossfit._log_eta, before)
+    assert run_round(crossfit) == 0
+    assert crossfit.rounds == 2
+    assert crossfit.last().smoothing == 0
+    run_round(crossfit)
+    assert crossfit.ended
+    fit = crossfit.finish(train([crossfit.last()], device="cpu")[0])
+    assert fit.outcome.stop_reason.startswith("2 rounds with mixup after a start")
+
+
+def test_a_radius_that_is_given_is_on_no_trial(verdicts):
+    crossfit = begin(make_job(smoothing=0.4, data=gaussians(distance=0.5)))
+    assert crossfit.last().smoothing == pytest.approx(0.4 * spread(crossfit._replica.bags))
+    assert run_round(crossfit) == 0
+    verdicts.append(True)
+    assert run_round(crossfit) > 0
+    assert crossfit.ended
+    assert crossfit.last().smoothing > 0
+
+
+def test_labels_need_no_rounds_and_smooth_nothing_unless_told():
+    labelled = unbag.Bags(*gaussians(), np.eye(K))
+    for share, there in ((None, False), (0.2, True)):
+        job = dataclasses.replace(make_job(smoothing=share), bags=labelled)
+        assert (CrossFit(job, "float32").last().smoothing > 0) == there
+
+
+@pytest.mark.parametrize("theta", [THETA, FAINT])
+def test_classes_that_lie_close_in_wide_rows_are_not_smoothed(theta):
+    # Rows would be moved by 0.2 √100 = 2, further than classes are from each other.
+    data = gaussians(900, d=100, distance=1.9)
+    jobs = [make_job(theta, data=data, smoothing=share, epochs=15) for share in (None, 0.0)]
+    usual, without = fit_many(jobs, device="cpu")
+    for name, value in without.outcome.module.state_dict().items():
+        torch.testing.assert_close(usual.outcome.module.state_dict()[name], value)
+    assert usual.outcome.stop_reason == without.outcome.stop_reason

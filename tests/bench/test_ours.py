@@ -34,6 +34,8 @@ def test_the_labels_are_those_of_the_same_rows():
     assert augmented.hyperparameters == {"rounds": 0, "augment": "weak"}
     assert data.job(our_run("pendigits", "asymmetric", "consistency", 3)).epochs is None
     assert job.epochs is None
+    smoothed = Data("usps").job(our_run("usps", "asymmetric", "supervised", 3))  # like crossfit
+    assert smoothed.hyperparameters == {**plain, "smoothing": 0.2}
 
 
 def test_epochs_are_many_where_the_default_is_few_and_where_rows_are_augmented():

@@ -87,6 +87,18 @@ def test_the_gap_of_classes_that_are_alike_is_small_even_of_few_wide_rows():
     assert mean_gap(bags, targets) < 0.1 * spread(bags)  # plainly, it would be a third
 
 
+def test_of_soft_labels_the_noise_of_means_is_smaller():
+    rng = np.random.default_rng(1)
+    targets = np.eye(10, dtype=np.float32)[rng.integers(0, 10, 1000)]
+    gaps = []
+    for _ in range(20):
+        X = rng.normal(size=(1000, 64))
+        X[:, :10] += 3 * targets  # means of classes differ by 3 √2, by soft labels by half of that
+        bags = unbag.Bags(X, np.arange(1000) % 3, THETA)
+        gaps.append([mean_gap(bags, targets), mean_gap(bags, 0.5 * targets + np.float32(0.05))])
+    np.testing.assert_allclose(np.mean(gaps, 0), [3 * np.sqrt(2), 1.5 * np.sqrt(2)], rtol=0.07)
+
+
 def test_a_gap_needs_two_classes_with_rows():
     bags = unbag.Bags(np.arange(60.0)[:, None], np.arange(60) % 3, THETA)
     lone = np.tile(np.array([1, 0, 0], np.float32), (60, 1))
@@ -166,6 +178,26 @@ def test_a_smoothed_round_that_is_worse_is_run_again_without(verdicts):
     assert crossfit.ended
     fit = crossfit.finish(train([crossfit.last()], device="cpu")[0])
     assert fit.outcome.stop_reason.startswith("2 rounds with mixup after a start")
+
+
+def test_a_smoothed_round_that_diverges_is_run_again_without():
+    crossfit = begin(make_job())
+    run_round(crossfit)
+    outcomes = train(crossfit.round(), device="cpu")
+    outcomes[1] = dataclasses.replace(outcomes[1], diverged=True)
+    crossfit.take_round(outcomes)
+    assert (crossfit.rounds, crossfit.failed, crossfit.ended) == (1, None, False)
+    assert {replica.smoothing for replica in crossfit.round()} == {0}
+    crossfit.take_round(outcomes)
+    assert crossfit.failed is outcomes[1]
+
+
+def test_rows_whose_distances_overflow_are_not_smoothed():
+    X, y = gaussians()
+    bags = unbag.Bags(1e160 * X.astype(np.float64), y, THETA)
+    smoothing = Smoothing(None, bags, layered=True, whole=False)
+    smoothing.look_at(bags, np.eye(K, dtype=np.float32)[y])
+    assert smoothing.radius == 0
 
 
 def test_a_radius_that_is_given_is_on_no_trial(verdicts):

@@ -72,7 +72,7 @@ OURS: dict[str, tuple[str, dict[str, Any]]] = {
     "supervised": ("crossfit", {"rounds": 0, "augment": "none"}),
     "supervised-augmented": ("crossfit", {"rounds": 0, "augment": "weak"}),
 }
-# No round tells a network with labels whether smoothing helps. It is smoothed where crossfit is.
+# No round tells a network with labels whether smoothing helps; it has it where crossfit begins to.
 _SMOOTHED = ("usps", "mnist", "fashion-mnist", "kmnist")
 # On soft labels: more than the default where that is few, since they are cheap on a GPU, and where
 # rows are augmented.

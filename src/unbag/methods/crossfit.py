@@ -25,8 +25,9 @@ r"""crossfit: every row gets a soft label from its bag and networks of folds.
 4. One network is trained on the soft labels of all rows.
 
 MLPs on rows of many numbers are smoothed: trained to say the same of rows that are moved by a share
-of their spread, in the direction that changes their word most. That begins with the second round,
-and the last network has it if that round was kept (see :mod:`unbag.methods.smoothing`).
+of their spread, in the direction that changes their word most. That begins with the second round.
+If this one is worse than the first, it is run again without, and so is all that follows (see
+:mod:`unbag.methods.smoothing`).
 
 It is EM on the bag likelihood with out-of-fold predictions, which hardly know a row's bag by
 heart. Balanced factors use what plain EM leaves aside: that a bag as a whole has known shares.
@@ -354,6 +355,11 @@ class CrossFit:
 
     def take_round(self, outcomes: list[Outcome]) -> None:
         """Join predictions of all folds with those before, or end the rounds."""
+        on_trial = self.rounds > 0 and self._smoothing.on_trial
+        if on_trial and any(outcome.diverged for outcome in outcomes):
+            self._seconds += sum(outcome.seconds for outcome in outcomes)
+            self._smoothing.give_up()
+            return
         if self._give_up(outcomes):
             return
         log_eta = np.empty_like(self._log_eta)
@@ -366,7 +372,7 @@ class CrossFit:
         losses = jury.losses(log_eta[out])
         # The start was trained on the rows that are kept out, so it is no measure.
         if self.rounds and jury.worse(losses, self.rounds):
-            if self._smoothing.on_trial:
+            if on_trial:
                 self._smoothing.give_up()  # and run the round again
                 return
             self.ended = True
@@ -396,7 +402,7 @@ class CrossFit:
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} rounds"
         how = "with mixup" if self._mixup else "without mixup"
         if self._smoothing.last:
-            how += " and smoothing" if self._mixup else " but with smoothing"
+            how += " and smoothing" if self._mixup else " and with smoothing"
         reason = f"{rounds} {how} after a start by {self.options.start}: {self._why}"
         reason += self._confirmation
         if self._most == 0 or not self._kept_out.any():

@@ -18,8 +18,8 @@ _SAMPLE, _SAMPLE_NUMBERS = 10_000, 30_000_000  # rows, and numbers in all of the
 class Smoothing:
     """The radius of one job.
 
-    Where it is not given, networks of the first round are not smoothed. Those of the second are
-    on trial: if they make the bags of rows that were kept out less likely, it is given up.
+    The first round is without it. Where it is not given, networks of the second are on trial: if
+    they make the bags of rows that were kept out less likely, it is given up.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Smoothing:
 
     def look_at(self, bags: Bags, targets: NDArray[np.float32]) -> None:
         """Give it up if classes are closer than it, by their first soft labels (n, K)."""
-        if self.radius > mean_gap(bags, targets):
+        if not self.radius <= mean_gap(bags, targets):  # also where that is not a number
             self.give_up()
 
     def confirm(self) -> None:
@@ -98,10 +98,10 @@ def mean_gap(bags: Bags, targets: NDArray[np.float32]) -> float:
     r"""Distance of the mean of a class from the nearest mean of another, the mean over classes.
 
     .. math:: \frac1K \sum_k \min_{l \ne k} \sqrt{\Bigl(\|\mu_k - \mu_l\|^2 -
-        \frac{s^2}{n_k} - \frac{s^2}{n_l}\Bigr)_+}
+        s^2 \sum_i \bigl(q_{ik}/n_k - q_{il}/n_l\bigr)^2\Bigr)_+}
 
-    with means μ and numbers n of rows by soft labels, and the spread s: less what means of so few
-    rows would differ by if classes were alike. Of 10,000 rows at most.
+    with means μ and numbers n of rows by soft labels q, and the spread s: less what the means would
+    differ by if classes were alike. Of 10,000 rows at most.
 
     Parameters
     ----------
@@ -122,17 +122,18 @@ def mean_gap(bags: Bags, targets: NDArray[np.float32]) -> float:
     there = counts > 1
     if int(there.sum()) < 2:
         return 0.0
-    q, counts = q[:, there], counts[there]
-    means = (q.T @ x) / counts[:, None]
-    noise = (x - x.mean(0)).square().sum(1).mean() / counts
-    squares = torch.cdist(means, means).square() - noise[:, None] - noise
+    parts = q[:, there] / counts[there]  # of every row in a mean
+    means = parts.T @ x
+    variance = (x - x.mean(0)).square().sum(1).mean()
+    noise = variance * torch.cdist(parts.T, parts.T).square()
+    squares = torch.cdist(means, means).square() - noise
     squares.fill_diagonal_(math.inf)
     return float(squares.amin(1).clamp(min=0).sqrt().mean())
 
 
 def _some(bags: Bags) -> NDArray[np.int64]:
     rows = np.arange(bags.n_rows)
-    most = min(_SAMPLE, _SAMPLE_NUMBERS // math.prod(bags.row_shape))
+    most = min(_SAMPLE, max(1, _SAMPLE_NUMBERS // math.prod(bags.row_shape)))
     if len(rows) > most:
         rows = np.random.default_rng(0).choice(rows, most, replace=False)
     return rows

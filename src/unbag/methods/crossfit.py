@@ -281,8 +281,6 @@ class CrossFit:
         from_prior, to_prior = (np.maximum(p, _SMALLEST) for p in (self._begun_prior, self._pooled))
         shift = np.log(to_prior) - np.log(from_prior)
         self._log_eta = self._joint_log_eta = log_softmax(np.mean(parts, 0) + shift, axis=1)
-        if self._smoothing.on_trial:
-            self._smoothing.look_at(self._replica.bags, self._targets(self._log_eta))
 
     def _give_up(self, outcomes: list[Outcome]) -> bool:
         """Whether a training diverged; that ends the job, and is what it comes to."""

@@ -8,18 +8,21 @@ from numpy.typing import NDArray
 
 from unbag.bags import Bags
 
-__all__ = ["SMOOTHING", "Smoothing", "mean_gap", "spread"]
+__all__ = ["SMOOTHING", "Smoothing", "principal_deviation", "spread"]
 
 SMOOTHING = 0.2  # share of their spread that rows are moved by, where nothing is given
 _LEAST_NUMBERS = 64  # rows of fewer do not gain
+_POWER_STEPS = 30
 _SAMPLE, _SAMPLE_NUMBERS = 10_000, 30_000_000  # rows, and numbers in all of them
 
 
 class Smoothing:
     """The radius of one job.
 
-    The first round is without it. Where it is not given, networks of the second are on trial: if
-    they make the bags of rows that were kept out less likely, it is given up.
+    The first round is without it. Where it is not given, it must not exceed the standard deviation
+    of rows in their principal direction: moved further than they differ in any, rows of one class
+    pass for those of others. And networks of the second round are on trial: if they make the bags
+    of rows that were kept out less likely, it is given up.
 
     Parameters
     ----------
@@ -40,21 +43,25 @@ class Smoothing:
 
     Examples
     --------
-    >>> bags = Bags(np.eye(80), np.arange(80) % 2, np.array([[0.8, 0.2], [0.3, 0.7]]))
+    >>> X = np.outer(np.arange(81), np.ones(64))  # along one line
+    >>> bags = Bags(X, np.arange(81) % 2, np.array([[0.8, 0.2], [0.3, 0.7]]))
     >>> usual = Smoothing(None, bags, layered=True, whole=False)
-    >>> round(usual.radius, 2), usual.last
-    (0.2, 0.0)
+    >>> round(spread(bags), 1), round(usual.radius, 1), usual.last
+    (187.0, 37.4, 0.0)
     >>> usual.confirm()
-    >>> round(usual.last, 2)
-    0.2
+    >>> round(usual.last, 1)
+    37.4
     """
 
     def __init__(self, share: float | None, bags: Bags, *, layered: bool, whole: bool) -> None:
         self.confirmed = share is not None
         if share is None:
-            fit = layered and not whole and math.prod(bags.row_shape) >= _LEAST_NUMBERS
-            share = SMOOTHING if fit else 0.0
+            wide = layered and not whole and math.prod(bags.row_shape) >= _LEAST_NUMBERS
+            share = SMOOTHING if wide else 0.0
         self.radius = float(share) * spread(bags) if share else 0.0
+        # Also where that is not a number, since distances overflow.
+        if self.on_trial and not self.radius <= principal_deviation(bags):
+            self.give_up()
 
     @property
     def on_trial(self) -> bool:
@@ -65,11 +72,6 @@ class Smoothing:
     def last(self) -> float:
         """Radius of the last network."""
         return self.radius if self.confirmed else 0.0
-
-    def look_at(self, bags: Bags, targets: NDArray[np.float32]) -> None:
-        """Give it up if classes are closer than it, by their first soft labels (n, K)."""
-        if not self.radius <= mean_gap(bags, targets):  # also where that is not a number
-            self.give_up()
 
     def confirm(self) -> None:
         """Take it for the last network."""
@@ -94,41 +96,24 @@ def spread(bags: Bags) -> float:
     return float((x - x.mean(0)).square().sum(1).mean().sqrt())
 
 
-def mean_gap(bags: Bags, targets: NDArray[np.float32]) -> float:
-    r"""Distance of the mean of a class from the nearest mean of another, the mean over classes.
+def principal_deviation(bags: Bags) -> float:
+    """Compute the standard deviation of rows along the direction in which they differ most.
 
-    .. math:: \frac1K \sum_k \min_{l \ne k} \sqrt{\Bigl(\|\mu_k - \mu_l\|^2 -
-        s^2 \sum_i \bigl(q_{ik}/n_k - q_{il}/n_l\bigr)^2\Bigr)_+}
-
-    with means μ and numbers n of rows by soft labels q, and the spread s: less what the means would
-    differ by if classes were alike. Of 10,000 rows at most.
-
-    Parameters
-    ----------
-    bags : Bags
-    targets : array of shape (n, K)
-        Soft labels.
+    By power iteration, of 10,000 rows at most.
 
     Examples
     --------
-    >>> X = np.array([[0.0], [1.0], [9.0], [10.0]]).repeat(500, 0)
-    >>> bags = Bags(X, np.arange(2000) % 2, np.full((2, 2), 0.5))
-    >>> round(mean_gap(bags, np.eye(2).repeat(1000, 0)), 1)
-    9.0
+    >>> X = np.random.default_rng(0).normal(size=(1000, 3)) * [1.0, 5.0, 2.0]
+    >>> round(principal_deviation(Bags(X, np.arange(1000) % 2, np.eye(2))), 1)
+    4.8
     """
-    some = _some(bags)
-    x, q = _numbers(bags, some), torch.from_numpy(np.asarray(targets)[some]).double()
-    counts = q.sum(0)
-    there = counts > 1
-    if int(there.sum()) < 2:
-        return 0.0
-    parts = q[:, there] / counts[there]  # of every row in a mean
-    means = parts.T @ x
-    variance = (x - x.mean(0)).square().sum(1).mean()
-    noise = variance * torch.cdist(parts.T, parts.T).square()
-    squares = torch.cdist(means, means).square() - noise
-    squares.fill_diagonal_(math.inf)
-    return float(squares.amin(1).clamp(min=0).sqrt().mean())
+    x = _numbers(bags, _some(bags))
+    x = x - x.mean(0)
+    direction = torch.randn(x.shape[1], generator=torch.Generator().manual_seed(0)).to(x)
+    for _ in range(_POWER_STEPS):
+        direction = x.T @ (x @ direction)
+        direction = direction / direction.norm().clamp(min=1e-300)
+    return float((x @ direction).square().mean().sqrt())
 
 
 def _some(bags: Bags) -> NDArray[np.int64]:

@@ -63,7 +63,8 @@ def tiny(name):
                     f"{y:.4f} " + " ".join(f"{v:.8f}" for v in r) + " "
                     for r, y in zip(rows, labels[part], strict=True)
                 ]
-                files[usps], images[part] = ("\n".join(lines) + "\n").encode(), (rows + 1) / 2
+                files[usps] = ("\n".join(lines) + "\n").encode()
+                images[part] = (rows.reshape(n, 16, 16) + 1) / 2
         return files, images, labels
     images = {"train": random_bytes(5, 4, 3), "test": random_bytes(2, 4, 3)}
     files = {}

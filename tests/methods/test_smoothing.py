@@ -17,12 +17,13 @@ THETA = np.array([[0.6, 0.3, 0.1], [0.1, 0.6, 0.3], [0.3, 0.1, 0.6]])
 FAINT = np.full((3, 3), 0.3) + 0.1 * np.eye(3)
 
 
-def gaussians(n=600, d=64, distance=12.0):
+def gaussians(n=600, shape=(8, 8), distance=12.0):
     """Classes whose means differ by that distance."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, K, n)
+    d = int(np.prod(shape))
     centres = distance / np.sqrt(2) * np.eye(K, d)
-    return (rng.normal(size=(n, d)) + centres[y]).astype(np.float32), y
+    return (rng.normal(size=(n, d)) + centres[y]).astype(np.float32).reshape(n, *shape), y
 
 
 def make_job(theta=THETA, *, data=None, smoothing=None, **settings):
@@ -93,15 +94,16 @@ def test_rows_of_very_many_numbers_are_sampled(monkeypatch):
 # ------------------------------------------------------------------------------------- the rule
 
 
-def test_mlps_on_rows_of_many_numbers_are_smoothed_unless_bags_are_small():
-    def radius(d=64, layered=True, whole=False, share=None):
-        bags = unbag.Bags(*gaussians(d=d), THETA)
+def test_mlps_on_images_are_smoothed_unless_bags_are_small():
+    def radius(shape=(8, 8), layered=True, whole=False, share=None):
+        bags = unbag.Bags(*gaussians(shape=shape), THETA)
         made = Smoothing(share, bags, layered=layered, whole=whole)
         return made.radius / spread(bags)
 
-    assert radius() == pytest.approx(0.2)
-    assert radius(d=63) == radius(layered=False) == radius(whole=True) == radius(share=0) == 0
-    assert radius(d=5, layered=False, whole=True, share=0.3) == pytest.approx(0.3)
+    assert radius() == radius((1, 8, 8)) == pytest.approx(0.2)
+    assert radius((64,)) == radius((9, 7)) == 0
+    assert radius(layered=False) == radius(whole=True) == radius(share=0) == 0
+    assert radius((5,), layered=False, whole=True, share=0.3) == pytest.approx(0.3)
 
 
 def test_rows_that_differ_little_in_every_direction_are_not_smoothed():
@@ -109,7 +111,7 @@ def test_rows_that_differ_little_in_every_direction_are_not_smoothed():
     X = np.random.default_rng(0).normal(size=(900, 100))
     for factor, there in ((1, False), (5, True)):
         X[:, 0] *= factor
-        bags = unbag.Bags(X, np.arange(900) % 3, THETA)
+        bags = unbag.Bags(X.reshape(900, 10, 10), np.arange(900) % 3, THETA)
         assert (Smoothing(None, bags, layered=True, whole=False).radius > 0) == there
         assert Smoothing(0.2, bags, layered=True, whole=False).radius > 0
 
@@ -183,7 +185,7 @@ def test_rows_whose_distances_overflow_are_not_smoothed():
 
 
 def test_a_radius_that_is_given_is_on_no_trial(verdicts):
-    crossfit = begin(make_job(smoothing=0.4, data=gaussians(distance=0.5)))
+    crossfit = begin(make_job(smoothing=0.4, data=gaussians(shape=(9,), distance=0.5)))
     assert crossfit.last().smoothing == pytest.approx(0.4 * spread(crossfit._replica.bags))
     assert run_round(crossfit) == 0
     verdicts.append(True)

@@ -138,7 +138,8 @@ def usps_table(path: Path) -> _Floats:
 def _usps(root: Path) -> tuple[_Part, _Part]:
     def read(path: Path) -> _Part:
         table = usps_table(path)
-        return (table[:, 1:] + 1) / 2, _labels(path, table[:, 0])
+        images = table[:, 1:].reshape(-1, 16, 16)
+        return (images + 1) / 2, _labels(path, table[:, 0])
 
     return read(root / "zip.train.gz"), read(root / "zip.test.gz")
 

@@ -24,8 +24,8 @@ r"""crossfit: every row gets a soft label from its bag and networks of folds.
    the rest of a bag only through its shares learns to make up there for what it knows by heart.
 4. One network is trained on the soft labels of all rows.
 
-MLPs on rows of many numbers are smoothed: trained to say the same of rows that are moved by a share
-of their spread, in the direction that changes their word most. That begins with the second round.
+MLPs on images are smoothed: trained to say the same of rows that are moved by a share of their
+spread, in the direction that changes their word most. That begins with the second round.
 If this one is worse than the first, it is run again without, and so is all that follows (see
 :mod:`unbag.methods.smoothing`).
 

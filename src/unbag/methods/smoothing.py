@@ -11,7 +11,7 @@ from unbag.bags import Bags
 __all__ = ["SMOOTHING", "Smoothing", "principal_deviation", "spread"]
 
 SMOOTHING = 0.2  # share of their spread that rows are moved by, where nothing is given
-_LEAST_NUMBERS = 64  # rows of fewer do not gain
+_LEAST_NUMBERS = 64  # of an image
 _POWER_STEPS = 30
 _SAMPLE, _SAMPLE_NUMBERS = 10_000, 30_000_000  # rows, and numbers in all of them
 
@@ -19,10 +19,11 @@ _SAMPLE, _SAMPLE_NUMBERS = 10_000, 30_000_000  # rows, and numbers in all of the
 class Smoothing:
     """The radius of one job.
 
-    The first round is without it. Where it is not given, it must not exceed the standard deviation
-    of rows in their principal direction: moved further than they differ in any, rows of one class
-    pass for those of others. And networks of the second round are on trial: if they make the bags
-    of rows that were kept out less likely, it is given up.
+    The first round is without it. Where it is not given, only images are moved: what lies close to
+    an image looks like it, but in a table a small step may lead to another class. It must not
+    exceed the standard deviation of rows in their principal direction: moved further than they
+    differ in any, images of one class pass for those of others. And networks of the second round
+    are on trial: if they make the bags of rows that were kept out less likely, it is given up.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class Smoothing:
 
     Examples
     --------
-    >>> X = np.outer(np.arange(81), np.ones(64))  # along one line
+    >>> X = np.outer(np.arange(81), np.ones(64)).reshape(81, 8, 8)  # along one line
     >>> bags = Bags(X, np.arange(81) % 2, np.array([[0.8, 0.2], [0.3, 0.7]]))
     >>> usual = Smoothing(None, bags, layered=True, whole=False)
     >>> round(spread(bags), 1), round(usual.radius, 1), usual.last
@@ -56,8 +57,8 @@ class Smoothing:
     def __init__(self, share: float | None, bags: Bags, *, layered: bool, whole: bool) -> None:
         self.confirmed = share is not None
         if share is None:
-            wide = layered and not whole and math.prod(bags.row_shape) >= _LEAST_NUMBERS
-            share = SMOOTHING if wide else 0.0
+            images = len(bags.row_shape) > 1 and math.prod(bags.row_shape) >= _LEAST_NUMBERS
+            share = SMOOTHING if images and layered and not whole else 0.0
         self.radius = float(share) * spread(bags) if share else 0.0
         # Also where that is not a number, since distances overflow.
         if self.on_trial and not self.radius <= principal_deviation(bags):

@@ -27,7 +27,8 @@ class Dataset:
     Attributes
     ----------
     X_train, X_test : arrays of shape (n, ...)
-        Images are uint8, (n, H, W) or (n, C, H, W); tables are float32 scaled to [0, 1].
+        Images are (n, H, W) or (n, C, H, W), uint8 but for USPS; that and tables are float32
+        scaled to [0, 1].
     y_train, y_test : int64 arrays of shape (n,)
     """
 

@@ -72,8 +72,6 @@ OURS: dict[str, tuple[str, dict[str, Any]]] = {
     "supervised": ("crossfit", {"rounds": 0, "augment": "none"}),
     "supervised-augmented": ("crossfit", {"rounds": 0, "augment": "weak"}),
 }
-# No round tells a network with labels whether smoothing helps; it has it where crossfit begins to.
-_SMOOTHED = ("usps", "mnist", "fashion-mnist", "kmnist")
 # On soft labels: more than the default where that is few, since they are cheap on a GPU, and where
 # rows are augmented.
 _OUR_EPOCHS = {"mnist": 40, "fashion-mnist": 40, "kmnist": 40}
@@ -292,7 +290,9 @@ class Data:
 
     def _our_settings(self, run: Run) -> dict[str, Any]:
         method, own = OURS[run.method]
-        if run.method == "supervised" and self.name in _SMOOTHED:
+        # No round tells a network with labels whether smoothing helps. MLPs on images have it.
+        images = self.rows.X_train.ndim > 2
+        if run.method == "supervised" and images and STUDY[self.name].model == "mlp":
             own = {**own, "smoothing": SMOOTHING}
         return {
             "method": method,

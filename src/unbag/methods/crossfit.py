@@ -283,11 +283,19 @@ class CrossFit:
         self._log_eta = self._joint_log_eta = log_softmax(np.mean(parts, 0) + shift, axis=1)
 
     def _give_up(self, outcomes: list[Outcome]) -> bool:
-        """Whether a training diverged; that ends the job, and is what it comes to."""
+        """Whether a training diverged.
+
+        That ends the job, and is what it comes to, but a round on trial is run again, not smoothed.
+        """
         self._seconds += sum(outcome.seconds for outcome in outcomes)
-        self.failed = next((outcome for outcome in outcomes if outcome.diverged), None)
-        self.ended = self.ended or self.failed is not None
-        return self.failed is not None
+        diverged = next((outcome for outcome in outcomes if outcome.diverged), None)
+        if diverged is None:
+            return False
+        if self.rounds and self._smoothing.on_trial:
+            self._smoothing.give_up()
+        else:
+            self.failed, self.ended = diverged, True
+        return True
 
     # ------------------------------------------------------------------------------ the rounds
 
@@ -353,11 +361,6 @@ class CrossFit:
 
     def take_round(self, outcomes: list[Outcome]) -> None:
         """Join predictions of all folds with those before, or end the rounds."""
-        on_trial = self.rounds > 0 and self._smoothing.on_trial
-        if on_trial and any(outcome.diverged for outcome in outcomes):
-            self._seconds += sum(outcome.seconds for outcome in outcomes)
-            self._smoothing.give_up()
-            return
         if self._give_up(outcomes):
             return
         log_eta = np.empty_like(self._log_eta)
@@ -370,7 +373,7 @@ class CrossFit:
         losses = jury.losses(log_eta[out])
         # The start was trained on the rows that are kept out, so it is no measure.
         if self.rounds and jury.worse(losses, self.rounds):
-            if on_trial:
+            if self._smoothing.on_trial:
                 self._smoothing.give_up()  # and run the round again
                 return
             self.ended = True

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from unbag.bags import Bags
 
@@ -93,8 +92,7 @@ def spread(bags: Bags) -> float:
     >>> spread(Bags([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0]], [0, 0, 1, 1], np.eye(2)))
     1.4142135623730951
     """
-    x = _numbers(bags, _some(bags))
-    return float((x - x.mean(0)).square().sum(1).mean().sqrt())
+    return float(_centred(bags).square().sum(1).mean().sqrt())
 
 
 def principal_deviation(bags: Bags) -> float:
@@ -108,8 +106,7 @@ def principal_deviation(bags: Bags) -> float:
     >>> round(principal_deviation(Bags(X, np.arange(1000) % 2, np.eye(2))), 1)
     4.8
     """
-    x = _numbers(bags, _some(bags))
-    x = x - x.mean(0)
+    x = _centred(bags)
     direction = torch.randn(x.shape[1], generator=torch.Generator().manual_seed(0)).to(x)
     for _ in range(_POWER_STEPS):
         direction = x.T @ (x @ direction)
@@ -117,15 +114,12 @@ def principal_deviation(bags: Bags) -> float:
     return float((x @ direction).square().mean().sqrt())
 
 
-def _some(bags: Bags) -> NDArray[np.int64]:
+def _centred(bags: Bags) -> torch.Tensor:
+    """Take some rows as networks see them, flattened, less their mean."""
     rows = np.arange(bags.n_rows)
     most = min(_SAMPLE, max(1, _SAMPLE_NUMBERS // math.prod(bags.row_shape)))
     if len(rows) > most:
         rows = np.random.default_rng(0).choice(rows, most, replace=False)
-    return rows
-
-
-def _numbers(bags: Bags, rows: NDArray[np.int64]) -> torch.Tensor:
-    """Rows as networks see them, flattened."""
     x = torch.as_tensor(bags.take(rows).X)
-    return x.flatten(1).cpu().double() / (255 if x.dtype == torch.uint8 else 1)
+    x = x.flatten(1).cpu().double() / (255 if x.dtype == torch.uint8 else 1)
+    return x - x.mean(0)

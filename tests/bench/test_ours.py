@@ -34,8 +34,20 @@ def test_the_labels_are_those_of_the_same_rows():
     assert augmented.hyperparameters == {"rounds": 0, "augment": "weak"}
     assert data.job(our_run("pendigits", "asymmetric", "consistency", 3)).epochs is None
     assert job.epochs is None
-    smoothed = Data("usps").job(our_run("usps", "asymmetric", "supervised", 3))  # like crossfit
-    assert smoothed.hyperparameters == {**plain, "smoothing": 0.2}
+
+
+def test_with_labels_mlps_on_images_are_smoothed_as_crossfit_is(monkeypatch):
+    def options(model, method="supervised"):
+        monkeypatch.setitem(STUDY, "usps", replace(STUDY["usps"], model=model))
+        data = Data("usps")
+        rows = data.rows
+        images = [x.reshape(len(x), 2, -1) for x in (rows.X_train, rows.X_test)]
+        data.__dict__["rows"] = replace(rows, X_train=images[0], X_test=images[1])
+        return data.job(our_run("usps", "asymmetric", method, 3)).hyperparameters
+
+    assert options("mlp") == {"rounds": 0, "augment": "none", "smoothing": 0.2}
+    assert options("resnet20") == {"rounds": 0, "augment": "none"}
+    assert options("mlp", "crossfit") == {"augment": "none"}
 
 
 def test_epochs_are_many_where_the_default_is_few_and_where_rows_are_augmented():

@@ -22,5 +22,9 @@ for _command in (
     using.export,
 ):
     app.command()(_command)
-app.add_typer(bench.app, name="bench")
+app.command(
+    hidden=True,
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(bench.bench)
 app.add_typer(datasets.app, name="datasets")

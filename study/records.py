@@ -6,21 +6,20 @@ import json
 import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from unbag.bench.study import OURS, Run
+from study.plan import OURS, Run
 from unbag.exceptions import InvalidInputError
 from unbag.files import write_whole
 from unbag.training import Outcome
 from unbag.validation import invalid
-
-__all__ = ["Environment", "Record", "Records", "thinned"]
 
 _SELECTION, _RUNS = "selection.jsonl", "runs.jsonl"
 
@@ -81,7 +80,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Record:
-    """What came of one run; errors are shares, not percent.
+    """The outcome of one run; errors are shares, not percent.
 
     Attributes
     ----------
@@ -99,7 +98,7 @@ class Record:
     seconds : float
         Of all its trainings: the time of a stack is divided by the models in it.
     stop_reason : str or None
-        Why it ended, of methods of our own: after how many rounds.
+        Why it ended, for methods that are not the paper's: after how many rounds.
     epochs, errors, risks : tuples
         Test error and mean empirical risk of some epochs.
     """
@@ -129,8 +128,8 @@ class Record:
         errors = history["test_error"]
         tested = errors[np.isfinite(errors)] if np.isfinite(errors).any() else np.ones(1)
         free = history.get("label_free_error")
-        kept = thinned(outcome.n_epochs) - 1
-        kept = kept[np.isfinite(errors[kept])] if free is None else kept[:0]
+        kept = thinned(outcome.n_epochs) - 1 if free is None else np.arange(0)
+        kept = kept[np.isfinite(errors[kept])]
         return cls(
             run=run,
             environment=environment,
@@ -219,6 +218,19 @@ class Records:
 
     def _path(self, run: Run) -> Path:
         return self.folder / run.dataset / (_SELECTION if run.held_out else _RUNS)
+
+    def frame(self) -> pd.DataFrame:
+        """Return one row per record, in the order of the files.
+
+        The columns are the fields of the run and of the record, ``drop`` and ``run``, which is the
+        run in trial 0; numbers that are missing are NaN, and errors are in percent.
+        """
+        names = [field.name for field in (*fields(Run), *fields(Record)) if field.name != "run"]
+        rows = [{**vars(r.run), **vars(r), "run": r.run.first} for r in self]
+        frame = pd.DataFrame(rows, columns=[*names, "run"])
+        errors = frame[["error", "best_error", "label_free_error"]].astype(float)
+        frame[errors.columns] = 100 * errors
+        return frame.assign(drop=100 * (errors["error"] - errors["best_error"]))
 
     def add(self, records: Iterable[Record], environment: Environment) -> None:
         """Add records, and write the files that they belong to."""

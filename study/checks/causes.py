@@ -23,11 +23,11 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from torch import Tensor
-
-from script import run_script
 from unbag.bench.cells import published
 from unbag.bench.choices import Choices
 from unbag.bench.study import DATASET_NAMES, LEARNING_RATES, METHODS, SETTINGS, Data, Run
+
+from script import run_script
 from unbag.methods import METHODS as REGISTRY
 from unbag.methods import Fit, Job, Method, fit_many
 from unbag.objectives import Corrected, Proportion, ProportionConsistency

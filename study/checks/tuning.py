@@ -17,10 +17,10 @@ from typing import Any
 from unittest import mock
 
 import torch
+from unbag.bench.study import SETTINGS, Data, Run
 
 import unbag
 from script import run_script
-from unbag.bench.study import SETTINGS, Data, Run
 from unbag.selection import tuning
 from unbag.selection.scorers import likelihood_scorer
 

@@ -1,23 +1,18 @@
 """Sections of text and tables, written as Markdown, LaTeX or HTML.
 
-Text is Markdown of two kinds of spans only, ``**bold**`` and code between backticks; a line break
-in a cell of a table stays one.
+A table is a DataFrame of text. Text is Markdown of two kinds of spans only, ``**bold**`` and code
+between backticks; a line break in a cell of a table stays one.
 """
 
 import html
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-__all__ = ["FORMATS", "Section", "Table", "markdown"]
+import pandas as pd
 
-
-@dataclass(frozen=True)
-class Table:
-    """Headings and rows of text."""
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+Block = str | pd.DataFrame  # a paragraph or a table
 
 
 @dataclass(frozen=True)
@@ -25,7 +20,40 @@ class Section:
     """A title, then paragraphs and tables."""
 
     title: str
-    blocks: tuple[str | Table, ...]
+    blocks: Iterable[Block]
+
+
+def bold(text: str, is_bold: bool) -> str:
+    """Mark text as bold, where it is."""
+    return f"**{text}**" if is_bold else text
+
+
+def with_deviation(mean: float, deviation: float) -> str:
+    """Write a mean and, where there is one, its deviation; a dash where there is no mean."""
+    if math.isnan(mean):
+        return "—"
+    return f"{mean:.2f}" if math.isnan(deviation) else f"{mean:.2f} ({deviation:.2f})"
+
+
+def signed(value: float) -> str:
+    """Write a difference with its sign."""
+    return "—" if math.isnan(value) else f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")
+
+
+def number_of(number: int, noun: str) -> str:
+    """Write a number and its noun.
+
+    Examples
+    --------
+    >>> number_of(1, "trial"), number_of(1000, "trial")
+    ('1 trial', '1,000 trials')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def with_index(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Turn the index into the first column, of a given name."""
+    return table.rename_axis(index=name, columns=None).reset_index()
 
 
 _SPAN = re.compile(r"\*\*(?P<bold>.+?)\*\*|`(?P<code>.+?)`")
@@ -44,22 +72,21 @@ def _spans(
     return "".join([*parts, escape(text[end:])])
 
 
-def markdown(block: str | Table) -> str:
+def markdown(block: Block) -> str:
     r"""Write a paragraph or table as Markdown.
 
     Examples
     --------
-    >>> print(markdown(Table(("method", "error"), (("`u-prr`", "**4.6**\n(0.8)"),))))
+    >>> print(markdown(pd.DataFrame({"method": ["`u-prr`"], "error": ["**4.6**\n(0.8)"]})))
     | method | error |
     |---|---|
     | `u-prr` | **4.6**<br>(0.8) |
     """
     if isinstance(block, str):
         return block
-    rows = [block.headings, ("---",) * len(block.headings), *block.rows]
-    lines = [" | ".join(cell.replace("\n", "<br>") for cell in row) for row in rows]
-    lines[1] = lines[1].replace(" ", "")
-    return "\n".join(f"|{line}|" if i == 1 else f"| {line} |" for i, line in enumerate(lines))
+    rows = [f"| {' | '.join(row)} |" for row in [list(block), *block.to_numpy().tolist()]]
+    rows.insert(1, "|---" * block.shape[1] + "|")
+    return "\n".join(row.replace("\n", "<br>") for row in rows)
 
 
 def to_markdown(title: str, sections: Iterable[Section]) -> str:
@@ -85,48 +112,41 @@ _LATEX = {
     "α": r"$\alpha$",
     "Θ": r"$\Theta$",
 }
+_LATEX_HEAD = r"""\documentclass{article}
+\usepackage[a4paper,margin=12mm]{geometry}
+\usepackage{booktabs}
+\setlength{\tabcolsep}{3pt}
+\setlength{\parindent}{0pt}
+\begin{document}
+\scriptsize"""
 
 
 def _latex(text: str) -> str:
-    return _spans(
-        text,
-        lambda part: "".join(_LATEX.get(sign, sign) for sign in part),
-        (r"\textbf{", "}"),
-        (r"\texttt{", "}"),
-    )
+    def escape(part: str) -> str:
+        return "".join(_LATEX.get(sign, sign) for sign in part)
 
-
-def _latex_table(table: Table) -> str:
     lines = [
-        r"\begin{center}",
-        rf"\begin{{tabular}}{{{'l' * len(table.headings)}}}",
-        r"\toprule",
-        " & ".join(map(_latex, table.headings)) + r" \\",
+        _spans(line, escape, (r"\textbf{", "}"), (r"\texttt{", "}")) for line in text.split("\n")
     ]
-    for i, row in enumerate(table.rows):
-        lines.append(r"\addlinespace" if i else r"\midrule")
-        cells = [cell.split("\n") for cell in row]
-        for depth in range(max(map(len, cells))):
-            line = [cell[depth] if depth < len(cell) else "" for cell in cells]
-            lines.append(" & ".join(map(_latex, line)) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{center}"])
+    if len(lines) == 1:
+        return lines[0]
+    return r"\begin{tabular}[t]{@{}l@{}}" + r" \\ ".join(lines) + r"\end{tabular}"
+
+
+def _latex_block(block: Block) -> str:
+    if isinstance(block, str):
+        return _latex(block)
+    cells = block.map(_latex).rename(columns=_latex)
+    table = cells.to_latex(index=False, column_format="l" * block.shape[1])
+    spaced = table.replace("\\\\\n", "\\\\\n\\addlinespace\n")
+    return f"\\begin{{center}}\n{spaced}\\end{{center}}"
 
 
 def to_latex(title: str, sections: Iterable[Section]) -> str:
     """Write a whole document as LaTeX, which needs the packages booktabs and geometry."""
-    parts = [
-        "\\documentclass{article}\n"
-        "\\usepackage[a4paper,margin=12mm]{geometry}\n"
-        "\\usepackage{booktabs}\n"
-        "\\setlength{\\tabcolsep}{3pt}\n"
-        "\\setlength{\\parindent}{0pt}\n"
-        "\\begin{document}\n"
-        "\\scriptsize",
-        rf"\section*{{{_latex(title)}}}",
-    ]
+    parts = [_LATEX_HEAD, rf"\section*{{{_latex(title)}}}"]
     for section in sections:
-        parts.append(rf"\subsection*{{{_latex(section.title)}}}")
-        parts += [_latex(b) if isinstance(b, str) else _latex_table(b) for b in section.blocks]
+        parts += [rf"\subsection*{{{_latex(section.title)}}}", *map(_latex_block, section.blocks)]
     return "\n\n".join([*parts, r"\end{document}"]) + "\n"
 
 
@@ -150,6 +170,7 @@ tbody th { position: sticky; left: 0; background: var(--back); font-weight: norm
   table { font-size: 7pt; } th, td { padding: 1pt 3pt; } .wide { overflow: visible; }
   tr { break-inside: avoid; } h2 { break-after: avoid; } }
 """
+_ROW_HEADING = re.compile(r"(<tr>\s*)<td>(.*?)</td>")
 
 
 def _html(text: str) -> str:
@@ -157,19 +178,15 @@ def _html(text: str) -> str:
     return marked.replace("\n", "<br>")
 
 
-def _html_table(table: Table) -> str:
-    head = "".join(f'<th scope="col">{_html(cell)}</th>' for cell in table.headings)
-    rows = [
-        f'<tr><th scope="row">{_html(row[0])}</th>'
-        + "".join(f"<td>{_html(cell)}</td>" for cell in row[1:])
-        + "</tr>"
-        for row in table.rows
-    ]
-    body = "\n".join(rows)
-    return (
-        f'<div class="wide" tabindex="0"><table>\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{body}\n</tbody>\n</table></div>"
-    )
+def _html_block(block: Block) -> str:
+    if isinstance(block, str):
+        return f"<p>{_html(block)}</p>"
+    cells = block.map(_html).rename(columns=_html)
+    with pd.option_context("display.max_colwidth", None):
+        table = cells.to_html(index=False, escape=False, border=0, justify="left")
+    table = table.replace("<th>", '<th scope="col">')
+    table = _ROW_HEADING.sub(r'\1<th scope="row">\2</th>', table)
+    return f'<div class="wide" tabindex="0">{table}</div>'
 
 
 def to_html(title: str, sections: Iterable[Section]) -> str:
@@ -181,11 +198,7 @@ def to_html(title: str, sections: Iterable[Section]) -> str:
         f"<h1>{_html(title)}</h1>",
     ]
     for section in sections:
-        parts.append(f"<h2>{_html(section.title)}</h2>")
-        parts += [
-            f"<p>{_html(block)}</p>" if isinstance(block, str) else _html_table(block)
-            for block in section.blocks
-        ]
+        parts += [f"<h2>{_html(section.title)}</h2>", *map(_html_block, section.blocks)]
     return "\n".join([*parts, "</main>\n</body>\n</html>\n"])
 
 

@@ -1,6 +1,6 @@
 """Hyperparameters of the study, chosen without a label.
 
-Learning rate and batch size are one choice a dataset, shared by all methods: the smallest
+Learning rate and batch size are one choice per dataset, shared by all methods: the smallest
 label-free error of ``u-prr``, on a fifth of the rows of trial 0 that is held out, as the mean over
 the four settings. A setting weighs as one over the variance of its label-free error: in
 symmetric-0.1 that error has over three times the deviation of the others, and would decide by
@@ -10,7 +10,7 @@ Batch sizes are tried from the largest down, until two in a row bring nothing. T
 ``u-prr`` and the level of ``u-flood`` are chosen for every setting in the same way, from the whole
 grid. The best of the same models by test error is kept beside the choice, for comparison only.
 
-Where the whole grid is too dear, only the learning rate is chosen, with the largest batch and in
+Where the whole grid would take too long, only the learning rate is chosen, with the largest batch and in
 symmetric-0.5, whose label-free error is the most precise: rates are tried from the smallest up,
 until one is worse than the best before. α and s_GA stay as they are meanwhile, and the level is the
 middle one.
@@ -27,8 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from unbag.bench.records import Record, Records
-from unbag.bench.study import (
+from study.plan import (
     ALPHAS,
     ASCENT_SCALES,
     BATCH_DIVISORS,
@@ -39,11 +38,10 @@ from unbag.bench.study import (
     STUDY,
     Run,
 )
+from study.records import Record, Records
 from unbag.files import write_whole
 from unbag.priors import risk_weights
 from unbag.validation import invalid
-
-__all__ = ["TUNED", "Choices", "choose", "setting_shares"]
 
 _PATIENCE = 2  # batch sizes in a row that bring nothing
 # α and s_GA of u-prr while learning rate and batch size are chosen. With the defaults it does not
@@ -54,8 +52,8 @@ _START = {
 }
 _PRECISE = "symmetric-0.5"  # the setting with the most precise label-free error
 _LEVEL = 0.05  # of u-flood, where it is not chosen
-TUNED = ("u-flood", "u-prr")  # methods with hyperparameters of their own
-_Own = dict[str, float]  # hyperparameters of a method
+TUNED = ("u-flood", "u-prr")  # methods with hyperparameters
+_Values = dict[str, float]  # hyperparameters of a method
 Ensure = Callable[[Iterable[Run]], None]
 
 
@@ -87,7 +85,8 @@ class Choices:
     def run(self, setting: str, method: str, trial: int, *, oracle: bool = False) -> Run:
         """Return the run of a cell with the chosen hyperparameters."""
         tables = self.by_test_error if oracle else self.label_free
-        plain = Run(
+        values: dict[str, Any] = tables[setting].get(method, {})
+        return Run(
             dataset=self.dataset,
             setting=setting,
             method=method,
@@ -95,9 +94,8 @@ class Choices:
             learning_rate=self.learning_rate,
             batch_divisor=self.batch_divisor,
             epochs=self.epochs or STUDY[self.dataset].epochs,
+            **values,
         )
-        own: dict[str, Any] = tables[setting].get(method, {})
-        return replace(plain, **own)
 
     def save(self, folder: Path) -> None:
         """Write the choices beside the records."""
@@ -112,16 +110,16 @@ class Choices:
             return None
         try:
             values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            made = cls(**values)
+            choices = cls(**values)
             for setting in SETTINGS:
-                made.run(setting, "u-prr", trial=0, oracle=True)
-                made.run(setting, "u-prr", trial=0)
+                choices.run(setting, "u-prr", trial=0, oracle=True)
+                choices.run(setting, "u-prr", trial=0)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             remedy = "restore the file, or delete it to make the choices again from the records."
             raise invalid(str(path), "a file of choices", repr(error), remedy) from None
-        if made.dataset != dataset:
-            raise invalid(str(path), f"the choices of {dataset}", f"those of {made.dataset}")
-        return made
+        if choices.dataset != dataset:
+            raise invalid(str(path), f"the choices of {dataset}", f"those of {choices.dataset}")
+        return choices
 
 
 def choose(datasets: Sequence[str], records: Records, ensure: Ensure) -> list[Choices]:
@@ -139,20 +137,20 @@ def choose(datasets: Sequence[str], records: Records, ensure: Ensure) -> list[Ch
     }
     ensure(itertools.chain.from_iterable(grids.values()))
 
-    def best(dataset: str, error: Callable[[Record], float]) -> dict[str, dict[str, _Own]]:
+    def best(dataset: str, error: Callable[[Record], float]) -> dict[str, dict[str, _Values]]:
         return {
             s: {m: _best(grids[dataset, s, m], records, error) for m in TUNED} for s in SETTINGS
         }
 
-    made = []
+    choices = []
     for dataset in datasets:
         if STUDY[dataset].has_grid:
             tables = best(dataset, _label_free_error), best(dataset, _test_error)
         else:
             fixed = {s: {"u-flood": {"flood_level": _LEVEL}, "u-prr": _START[s]} for s in SETTINGS}
             tables = fixed, {s: {} for s in SETTINGS}
-        made.append(Choices(dataset, *shared[dataset], *tables))
-    return made
+        choices.append(Choices(dataset, *shared[dataset], *tables))
+    return choices
 
 
 def _choose_shared(
@@ -214,7 +212,7 @@ def setting_shares() -> list[float]:
 
 
 def _start(dataset: str, setting: str, learning_rate: float, divisor: int) -> Run:
-    own: dict[str, Any] = dict(_START[setting])
+    values: dict[str, Any] = dict(_START[setting])
     return Run(
         dataset=dataset,
         setting=setting,
@@ -224,7 +222,7 @@ def _start(dataset: str, setting: str, learning_rate: float, divisor: int) -> Ru
         batch_divisor=divisor,
         epochs=STUDY[dataset].epochs,
         held_out=True,
-        **own,
+        **values,
     )
 
 
@@ -240,7 +238,7 @@ def _grid(dataset: str, setting: str, method: str, rate: float, divisor: int) ->
     return [replace(plain, flood_level=level) for level in FLOOD_LEVELS]
 
 
-def _best(grid: Iterable[Run], records: Records, error: Callable[[Record], float]) -> _Own:
+def _best(grid: Iterable[Run], records: Records, error: Callable[[Record], float]) -> _Values:
     return min((records[run] for run in grid), key=error).run.hyperparameters
 
 

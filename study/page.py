@@ -1,0 +1,278 @@
+"""A Markdown page whose marked blocks are written from the records.
+
+A block stands between a line ``<!-- study: NAME -->`` and a line ``<!-- end -->``; the rest of the
+page is left as it is.
+"""
+
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from study.choices import setting_shares
+from study.figures import plan_figures, save_figures
+from study.formats import Block, markdown, with_index
+from study.ours import ablations, noise, ours
+from study.plan import (
+    DATASET_NAMES,
+    FIGURE_DATASET,
+    OURS,
+    SETTINGS,
+    STUDY,
+    Run,
+    ablation_runs,
+    cell_runs,
+    figure_runs,
+    grid_runs,
+    noise_runs,
+    our_run,
+)
+from study.results import Results
+from study.tables import agreement, behind, claim, gaps, legend, paper_table, ranking
+from unbag.exceptions import InvalidInputError
+from unbag.files import write_whole
+from unbag.validation import shorten
+
+FIGURE_FOLDER = "figures"  # beside the page
+_BEGIN = re.compile(r"<!-- study: (\S+) -->")
+_END = "<!-- end -->"
+_SYMBOLS = {"alpha": "α", "ascent_scale": "s_GA", "flood_level": "level"}
+
+
+def fill_page(path: str | os.PathLike[str], results: Results) -> list[Path]:
+    """Refill the blocks of a page in place, and draw the figures that it shows beside it.
+
+    Returns
+    -------
+    list of paths
+        Of the figures.
+    """
+    page = Path(path)
+    text = page.read_text(encoding="utf-8")
+    filled = fill(text, results, name=str(page))
+    drawn = []
+    if any(name == "figures" for name, _, _ in _find(text, str(page))):
+        drawn = save_figures(plan_figures(results)[0], page.parent / FIGURE_FOLDER, ["svg"])
+    if filled != text:
+        write_whole(page, filled)
+    return drawn
+
+
+def fill(text: str, results: Results, name: str = "page") -> str:
+    """Return the text of a page with its blocks refilled; ``name`` is for messages."""
+    lines = text.split("\n")
+    for block, begin, end in reversed(_find(text, name)):  # so that line numbers stay right
+        content = "\n\n".join(map(markdown, BLOCKS[block](results))).splitlines()
+        lines[begin + 1 : end] = ["", *content, ""]
+    return "\n".join(lines)
+
+
+def _find(text: str, name: str) -> list[tuple[str, int, int]]:
+    """Find name, first and last line of every block; marks that do not match are an error."""
+
+    def wrong(position: int, what: str) -> InvalidInputError:
+        return InvalidInputError(f"{name}, line {position + 1}: {what}")
+
+    blocks: list[tuple[str, int, int]] = []
+    opened: tuple[str, int] | None = None
+    for position, line in enumerate(map(str.strip, text.split("\n"))):
+        begin = _BEGIN.fullmatch(line)
+        if begin:
+            if opened:
+                what = f"a block begins inside {opened[0]!r}, which has no {_END} yet."
+                raise wrong(position, what)
+            if begin[1] not in BLOCKS:
+                known = shorten(BLOCKS, limit=20)
+                raise wrong(position, f"a block must be one of {known}, got {begin[1]!r}.")
+            opened = begin[1], position
+        elif line == _END:
+            if not opened:
+                raise wrong(position, f"{_END} without a block that begins.")
+            blocks.append((*opened, position))
+            opened = None
+        elif line.startswith(("<!-- study", "<!--study", "<!-- bench")):
+            raise wrong(position, f"a mark must read <!-- study: NAME -->, got {line!r}.")
+    if opened:
+        raise wrong(opened[1], f"the block {opened[0]!r} has no {_END}.")
+    return blocks
+
+
+def _weights(_: Results) -> list[Block]:
+    shares = zip(SETTINGS, setting_shares(), strict=True)
+    return [pd.DataFrame({name: [f"{share:.3f}"] for name, share in shares})]
+
+
+def _choices(results: Results) -> list[Block]:
+    if results.quick or not results.choices:
+        return ["None are made yet."]
+    rows = []
+    for dataset, choices in results.choices.items():
+        cells = []
+        for setting in SETTINGS:
+            free = _hyperparameters(choices.label_free[setting])
+            best = _hyperparameters(choices.by_test_error[setting] or choices.label_free[setting])
+            pairs = zip(free, best, strict=True)
+            cells.append("\n".join(f if f == b else f"{f} ({b})" for f, b in pairs))
+        batch = f"n/{choices.batch_divisor}"
+        rows.append((DATASET_NAMES[dataset], f"{choices.learning_rate:g}", batch, *cells))
+    text = "In brackets: what is best by test error, where that is another."
+    headings = ["dataset", "learning rate", "batch", *SETTINGS]
+    return [pd.DataFrame(rows, columns=headings), text]
+
+
+def _hyperparameters(values: dict[str, dict[str, float]]) -> list[str]:
+    prr, flood = values["u-prr"], values["u-flood"]
+    return [
+        f"α {prr['alpha']:g}, s_GA {prr['ascent_scale']:g}",
+        f"level {flood['flood_level']:g}",
+    ]
+
+
+def _grid_choice(results: Results) -> list[Block]:
+    """Compare the label-free choice of α and s_GA with the best and the worst of the grid."""
+    rows = []
+    for dataset, choices in results.choices.items():
+        for setting, grid in grid_runs(choices).items():
+            chosen = replace(choices.run(setting, "u-prr", 0), held_out=True)
+            errors = pd.Series([results.error(run) for run in grid])
+            if errors.notna().all():
+                best, worst = errors.min(), errors.max()
+                rows.append((DATASET_NAMES[dataset], setting, results.error(chosen), best, worst))
+    if not rows:
+        return ["No grid is whole yet."]
+    table = pd.DataFrame(rows, columns=["dataset", "setting", "chosen", "best", "worst"])
+    table.insert(4, "chosen less best", table["chosen"] - table["best"])
+    cost = table["chosen less best"]
+    text = (
+        "Test error of `u-prr` in percent, trial 0 with a fifth of the rows held out, with the α "
+        f"and s_GA that the label-free error chose out of {len(grid)} cells, and in the best and "
+        f"the worst cell. The choice costs {cost.mean():.2f} points in the mean, at most "
+        f"{cost.max():.2f}; it is the best cell in {(cost == 0).sum()} of {len(cost)} settings."
+    )
+    numbers = list(table)[2:]
+    return [text, table.assign(**table[numbers].map("{:.2f}".format))]
+
+
+def _rates(results: Results) -> list[Block]:
+    """Show whole runs of datasets without a grid: with rows held out, and cells of other rates."""
+    held_out, cells = [], []
+    for dataset, choices in results.choices.items():
+        if STUDY[dataset].has_grid:
+            continue
+        served = _served(results, dataset)
+        found = results.frame[results.frame["dataset"] == dataset]
+        for run in sorted(set(found["run"]) - set(served), key=_order):
+            if run.epochs != STUDY[dataset].epochs:
+                continue
+            values = "".join(f", {_SYMBOLS[n]} {v:g}" for n, v in run.hyperparameters.items())
+            rate = f"{run.learning_rate:g}"
+            name = (DATASET_NAMES[dataset], run.setting, run.method + values, rate)
+            trials = found[found["run"] == run]
+            chosen = choices.run(run.setting, run.method, 0)
+            if run.held_out:
+                first = trials[trials["trial"] == 0]
+                means = first["label_free_error"].mean(), first["error"].mean()
+                held_out.append((*name, *map(_number, means)))
+            elif run.learning_rate != choices.learning_rate:
+                means = trials["error"].mean(), found["error"][found["run"] == chosen].mean()
+                cells.append((*name, str(len(trials)), *map(_number, means)))
+    first = ["dataset", "setting", "method", "learning rate"]
+    blocks: list[Block] = []
+    if held_out:
+        headings = [*first, "label-free error", "test error"]
+        blocks.append(pd.DataFrame(held_out, columns=headings))
+    if cells:
+        blocks.append("Cells with other learning rates than the chosen one, mean test error:")
+        headings = [*first, "trials", "error", "with the chosen rate"]
+        blocks.append(pd.DataFrame(cells, columns=headings))
+    return blocks or ["None are made yet."]
+
+
+def _order(run: Run) -> tuple[object, ...]:
+    values = tuple(run.hyperparameters.values())
+    return list(SETTINGS).index(run.setting), run.method, values, run.learning_rate or 0, repr(run)
+
+
+def _number(value: float) -> str:
+    return "—" if math.isnan(value) else f"{value:.2f}"
+
+
+def _runs(results: Results) -> list[Block]:
+    """Count models by dataset and by what they serve."""
+    served = {run: kind for name in STUDY for run, kind in _served(results, name).items()}
+    frame = results.frame
+    kinds = frame["run"].map(lambda run: served.get(run, "in neither"))
+    kinds = kinds.mask(frame["held_out"].astype(bool), "to choose")
+    counts = pd.crosstab(frame["dataset"], kinds)
+    columns = ["to choose", "in the tables", "in figures only", "in neither"]
+    counts = counts.reindex(index=STUDY, columns=columns, fill_value=0).map("{:,}".format)
+    return [with_index(counts.rename(index=DATASET_NAMES), "dataset")]
+
+
+def _served(results: Results, dataset: str) -> dict[Run, str]:
+    """Say what runs serve, those of trial 0, since every trial serves what the first one does."""
+    ours = [our_run(dataset, setting, method, 0) for setting in SETTINGS for method in OURS]
+    ours += [*ablation_runs([dataset]), *(r for r in noise_runs(1) if r.dataset == dataset)]
+    choices = results.choices.get(dataset)
+    if choices is None:
+        return dict.fromkeys(ours, "in the tables")
+    figures = figure_runs(choices, trials=1) if dataset == FIGURE_DATASET else []
+    tables = [r for oracle in (False, True) for r in cell_runs(choices, trials=1, oracle=oracle)]
+    in_tables = dict.fromkeys([*tables, *ours], "in the tables")
+    return dict.fromkeys(figures, "in figures only") | in_tables
+
+
+def _environment(results: Results) -> list[Block]:
+    seconds = results.frame.groupby("environment", sort=False)["seconds"].agg(["size", "sum"])
+    rows = []
+    for key, n_models, spent in seconds.itertuples():
+        where = results.records.environments[key]
+        versions = ", ".join(f"{name} {version}" for name, version in where.versions)
+        numbers = f"{n_models:,}", f"{spent:,.0f}"
+        rows.append((where.hardware, where.precision, where.date, versions, *numbers))
+    total = seconds["sum"].sum()
+    text = (
+        f"{len(results.records):,} models in {total:,.0f} s of device time "
+        f"({total / 3600:.1f} hours), also those that only chose hyperparameters."
+    )
+    headings = ["hardware", "precision", "date", "versions", "models", "seconds"]
+    return [text, pd.DataFrame(rows, columns=headings)]
+
+
+def _figures(results: Results) -> list[Block]:
+    figures, skipped = plan_figures(results)
+    blocks: list[Block] = [
+        f"![{figure.name}]({FIGURE_FOLDER}/{figure.name}.svg)\n\n{figure.caption}"
+        for figure in figures
+    ]
+    if skipped:
+        commands = "\n".join(f"- {name}: `{command}`" for name, command in skipped.items())
+        blocks.append(f"Not drawn yet, and the command that makes their runs:\n\n{commands}")
+    return blocks
+
+
+BLOCKS: dict[str, Callable[[Results], Sequence[Block]]] = {
+    "legend": lambda results: [legend(results)],
+    "symmetric": lambda results: [paper_table(results, "symmetric")],
+    "asymmetric": lambda results: [paper_table(results, "asymmetric")],
+    "non-square": lambda results: [paper_table(results, "non-square")],
+    "missing": gaps,
+    "agreement": agreement,
+    "ranking": ranking,
+    "behind": behind,
+    "claim": lambda _: claim(),
+    "weights": _weights,
+    "choices": _choices,
+    "grid-choice": _grid_choice,
+    "rates": _rates,
+    "runs": _runs,
+    "ours": ours,
+    "ablations": ablations,
+    "noise": noise,
+    "environment": _environment,
+    "figures": _figures,
+}

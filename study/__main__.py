@@ -199,10 +199,10 @@ def figures_command(
         formats = _split(form)
         if not formats:
             raise invalid("format", "png, svg or both", repr(form))
-        drawn, skipped = plan_figures(_load(results))
-        for path in save_figures(drawn, output, formats):
+        loaded = _load(results)
+        for path in save_figures(loaded, output, formats):
             typer.echo(f"{path}")
-    for name, command in skipped.items():
+    for name, command in plan_figures(loaded)[1].items():
         typer.echo(f"{name} skipped, its runs are missing: {command}{_option(results)}", err=True)
 
 

@@ -10,10 +10,10 @@ Batch sizes are tried from the largest down, until two in a row bring nothing. T
 ``u-prr`` and the level of ``u-flood`` are chosen for every setting in the same way, from the whole
 grid. The best of the same models by test error is kept beside the choice, for comparison only.
 
-Where the whole grid would take too long, only the learning rate is chosen, with the largest batch and in
-symmetric-0.5, whose label-free error is the most precise: rates are tried from the smallest up,
-until one is worse than the best before. α and s_GA stay as they are meanwhile, and the level is the
-middle one.
+Where the whole grid would take too long, only the learning rate is chosen, with the largest batch
+and in symmetric-0.5, whose label-free error is the most precise: rates are tried from the smallest
+up, until one is worse than the best before. α and s_GA stay as they are meanwhile, and the level is
+the middle one.
 """
 
 import functools
@@ -27,17 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from study.plan import (
-    ALPHAS,
-    ASCENT_SCALES,
-    BATCH_DIVISORS,
-    FLOOD_LEVELS,
-    LEARNING_RATES,
-    N_CLASSES,
-    SETTINGS,
-    STUDY,
-    Run,
-)
+from study import plan
+from study.plan import N_CLASSES, SETTINGS, STUDY, Run
 from study.records import Record, Records
 from unbag.files import write_whole
 from unbag.priors import risk_weights
@@ -86,16 +77,8 @@ class Choices:
         """Return the run of a cell with the chosen hyperparameters."""
         tables = self.by_test_error if oracle else self.label_free
         values: dict[str, Any] = tables[setting].get(method, {})
-        return Run(
-            dataset=self.dataset,
-            setting=setting,
-            method=method,
-            trial=trial,
-            learning_rate=self.learning_rate,
-            batch_divisor=self.batch_divisor,
-            epochs=self.epochs or STUDY[self.dataset].epochs,
-            **values,
-        )
+        shared = self.learning_rate, self.batch_divisor, self.epochs or STUDY[self.dataset].epochs
+        return Run(self.dataset, setting, method, trial, *shared, **values)
 
     def save(self, folder: Path) -> None:
         """Write the choices beside the records."""
@@ -127,7 +110,7 @@ def choose(datasets: Sequence[str], records: Records, ensure: Ensure) -> list[Ch
     shared = _choose_shared([d for d in datasets if STUDY[d].has_grid], records, ensure)
     for dataset in datasets:
         if dataset not in shared:
-            shared[dataset] = _choose_rate(dataset, records, ensure), BATCH_DIVISORS[0]
+            shared[dataset] = _choose_rate(dataset, records, ensure), plan.BATCH_DIVISORS[0]
     grids = {
         (dataset, setting, method): _grid(dataset, setting, method, *shared[dataset])
         for dataset in datasets
@@ -159,17 +142,17 @@ def _choose_shared(
     """Learning rate and batch divisor of every dataset."""
     best: dict[str, tuple[float, tuple[float, int]]] = {}
     waited = dict.fromkeys(datasets, 0)
-    for divisor in BATCH_DIVISORS:
+    for divisor in plan.BATCH_DIVISORS:
         walking = [dataset for dataset in datasets if waited[dataset] < _PATIENCE]
         runs = {
             (dataset, rate): [_start(dataset, setting, rate, divisor) for setting in SETTINGS]
             for dataset in walking
-            for rate in LEARNING_RATES
+            for rate in plan.LEARNING_RATES
         }
         ensure(itertools.chain.from_iterable(runs.values()))
         for dataset in walking:
             waited[dataset] += 1
-            for rate in LEARNING_RATES:
+            for rate in plan.LEARNING_RATES:
                 error = sum(
                     share * _label_free_error(records[run])
                     for share, run in zip(setting_shares(), runs[dataset, rate], strict=True)
@@ -183,8 +166,8 @@ def _choose_shared(
 def _choose_rate(dataset: str, records: Records, ensure: Ensure) -> float:
     """Learning rate of a dataset without a grid."""
     errors: dict[float, float] = {}
-    for rate in sorted(LEARNING_RATES):
-        run = _start(dataset, _PRECISE, rate, BATCH_DIVISORS[0])
+    for rate in sorted(plan.LEARNING_RATES):
+        run = _start(dataset, _PRECISE, rate, plan.BATCH_DIVISORS[0])
         ensure([run])
         error = _label_free_error(records[run])
         if error > min(errors.values(), default=math.inf):
@@ -211,19 +194,9 @@ def setting_shares() -> list[float]:
     return shares
 
 
-def _start(dataset: str, setting: str, learning_rate: float, divisor: int) -> Run:
-    values: dict[str, Any] = dict(_START[setting])
-    return Run(
-        dataset=dataset,
-        setting=setting,
-        method="u-prr",
-        trial=0,
-        learning_rate=learning_rate,
-        batch_divisor=divisor,
-        epochs=STUDY[dataset].epochs,
-        held_out=True,
-        **values,
-    )
+def _start(dataset: str, setting: str, rate: float, divisor: int) -> Run:
+    values: dict[str, Any] = {"held_out": True, **_START[setting]}
+    return Run(dataset, setting, "u-prr", 0, rate, divisor, STUDY[dataset].epochs, **values)
 
 
 def _grid(dataset: str, setting: str, method: str, rate: float, divisor: int) -> list[Run]:
@@ -231,11 +204,11 @@ def _grid(dataset: str, setting: str, method: str, rate: float, divisor: int) ->
     if method == "u-prr":
         return [
             replace(start, alpha=alpha, ascent_scale=scale)
-            for alpha in ALPHAS
-            for scale in ASCENT_SCALES
+            for alpha in plan.ALPHAS
+            for scale in plan.ASCENT_SCALES
         ]
     plain = replace(start, method="u-flood", alpha=None, ascent_scale=None)
-    return [replace(plain, flood_level=level) for level in FLOOD_LEVELS]
+    return [replace(plain, flood_level=level) for level in plan.FLOOD_LEVELS]
 
 
 def _best(grid: Iterable[Run], records: Records, error: Callable[[Record], float]) -> _Values:

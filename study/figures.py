@@ -2,34 +2,16 @@
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from study import plan
 from study.choices import Choices
-from study.plan import (
-    ALPHAS,
-    ASCENT_SCALES,
-    DATASET_NAMES,
-    DROPOUTS,
-    FIGURE_DATASET,
-    N_CLASSES,
-    NOISE_RATES,
-    SETTINGS,
-    SHARES,
-    STUDY,
-    WEIGHT_DECAYS,
-    Run,
-    grid_runs,
-    noisy_runs,
-    regularised_runs,
-    rows_in_bags,
-    share_runs,
-)
+from study.plan import ALPHAS, ASCENT_SCALES, FIGURE_DATASET, SETTINGS, Run
 from study.results import Results
 from unbag.datasets import SOURCES
 from unbag.validation import check_choice, import_optional, invalid
@@ -58,69 +40,52 @@ RunsByName = dict[str, list[Run]]  # by panel or line
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that can be drawn.
-
-    Attributes
-    ----------
-    name : str
-        Of the file, without an ending.
-    caption : str
-    height : float
-        In centimetres; the width is that of a page.
-    draw : callable
-        Draws on an empty figure of matplotlib.
-    """
-
-    name: str
-    caption: str
-    height: float
-    draw: Callable[[Any], None]
-
-
-@dataclass(frozen=True)
-class Maker:
-    """Makes a figure from a dataset's records.
+    """A figure of a dataset's records.
 
     Attributes
     ----------
     dataset : str
     runs : callable
         Runs of trial 0 that it needs, by panel or line.
-    draw : callable
+    paint : callable
         Draws those on an empty figure of matplotlib.
     height : float
+        In centimetres; the width is that of a page.
     caption : str
-        With ``{dataset}`` for the dataset's name.
     option : str
         Of ``python -m study run``, to have the runs.
     """
 
     dataset: str
     runs: Callable[[Choices], RunsByName]
-    draw: Callable[[Results, RunsByName, Any], None]
+    paint: Callable[[Results, RunsByName, Any], None]
     height: float
     caption: str
     option: str = ""
 
+    def is_ready(self, results: Results) -> bool:
+        """Whether all of its runs have a record."""
+        choices = results.choices.get(self.dataset)
+        if choices is None:
+            return False
+        return all(run in results.records for row in self.runs(choices).values() for run in row)
 
-def plan_figures(results: Results) -> tuple[list[Figure], dict[str, str]]:
-    """Return the figures that the records allow, and by name the command that allows another."""
-    figures, skipped = [], {}
-    for name, maker in MAKERS.items():
-        choices = results.choices.get(maker.dataset)
-        runs = maker.runs(choices) if choices else {}
-        if choices and all(run in results.records for row in runs.values() for run in row):
-            caption = maker.caption.format(dataset=DATASET_NAMES[maker.dataset])
-            figures.append(Figure(name, caption, maker.height, partial(maker.draw, results, runs)))
-        else:
-            skipped[name] = f"python -m study run --datasets {maker.dataset}{maker.option}"
-    return figures, skipped
+
+def plan_figures(results: Results) -> tuple[dict[str, Figure], dict[str, str]]:
+    """Return the figures that the records allow, and the commands that allow others, by name."""
+    ready = {name: figure for name, figure in FIGURES.items() if figure.is_ready(results)}
+    missing = {
+        name: f"python -m study run --datasets {figure.dataset}{figure.option}"
+        for name, figure in FIGURES.items()
+        if name not in ready
+    }
+    return ready, missing
 
 
 def save_figures(
-    figures: Iterable[Figure], folder: str | os.PathLike[str], formats: Sequence[str]
+    results: Results, folder: str | os.PathLike[str], formats: Sequence[str]
 ) -> list[Path]:
-    """Draw figures into files of a folder, which is made where it is missing."""
+    """Draw the figures that the records allow into files of a folder."""
     for form in formats:
         check_choice("format", form, FIGURE_FORMATS)
     style: Any = import_optional("matplotlib.style", "plot")
@@ -129,16 +94,14 @@ def save_figures(
     if target.exists() and not target.is_dir():
         raise invalid("output", "a folder", f"{folder}, which is a file")
     paths = []
-    for figure, form in itertools.product(figures, formats):
+    for (name, figure), form in itertools.product(plan_figures(results)[0].items(), formats):
         with style.context(["default", _STYLE]):
-            size = (_WIDTH * _CM, figure.height * _CM)
-            drawn = canvas.Figure(figsize=size, layout="constrained")
-            figure.draw(drawn)
+            drawn = canvas.Figure(figsize=(_WIDTH * _CM, figure.height * _CM), layout="constrained")
+            figure.paint(results, figure.runs(results.choices[figure.dataset]), drawn)
             target.mkdir(parents=True, exist_ok=True)
-            path = target / f"{figure.name}.{form}"
+            paths.append(target / f"{name}.{form}")
             metadata = {"Date": None} if form == "svg" else {"Software": None}
-            drawn.savefig(path, dpi=200, metadata=metadata)
-        paths.append(path)
+            drawn.savefig(paths[-1], dpi=200, metadata=metadata)
     return paths
 
 
@@ -159,16 +122,9 @@ def _error_curve(axes: Any, results: Results, run: Run, **look: Any) -> None:
 def _error_bars(
     axes: Any, results: Results, x: Sequence[float], runs: Sequence[Run], **look: Any
 ) -> None:
-    errors = results.summarise(runs, by=["run"])
-    axes.errorbar(
-        x,
-        errors["mean"].tolist(),
-        yerr=errors["std"].fillna(0.0).tolist(),
-        marker="o",
-        markersize=3.5,
-        capsize=2.5,
-        **look,
-    )
+    errors = results.summarise(runs, by=["run"]).fillna(0.0)
+    look |= {"marker": "o", "markersize": 3.5, "capsize": 2.5}
+    axes.errorbar(x, errors["mean"].tolist(), yerr=errors["std"].tolist(), **look)
 
 
 def _curve_runs(choices: Choices) -> RunsByName:
@@ -194,8 +150,8 @@ def _draw_overfitting(results: Results, runs: RunsByName, figure: Any) -> None:
 def _draw_regularisation(results: Results, runs: RunsByName, figure: Any) -> None:
     panels = figure.subplots(1, 2, sharey=True)
     labels = (
-        [f"{rate:g}" for rate in DROPOUTS],
-        [f"$10^{{{np.log10(decay):.0f}}}$" for decay in WEIGHT_DECAYS],
+        [f"{rate:g}" for rate in plan.DROPOUTS],
+        [f"$10^{{{np.log10(decay):.0f}}}$" for decay in plan.WEIGHT_DECAYS],
     )
     for axes, (name, row), names in zip(panels, runs.items(), labels, strict=True):
         for position, (label, run) in enumerate(zip(names, row, strict=True)):
@@ -222,7 +178,7 @@ def _legend_below(axes: Any, columns: int) -> None:
 
 def _draw_prior_noise(results: Results, runs: RunsByName, figure: Any) -> None:
     panels = figure.subplots(1, len(SETTINGS))
-    rates = [100 * rate for rate in NOISE_RATES]
+    rates = [100 * rate for rate in plan.NOISE_RATES]
     for axes, (setting, row) in zip(panels, runs.items(), strict=True):
         _error_bars(axes, results, rates, row, **_look(_OF_METHOD["u-prr"]))
         _finish(axes, xlabel="noise, %", title=setting, xticks=rates)
@@ -234,7 +190,7 @@ def _draw_prior_noise(results: Results, runs: RunsByName, figure: Any) -> None:
 def _draw_rows(results: Results, runs: RunsByName, figure: Any) -> None:
     axes = figure.subplots()
     n_rows = SOURCES[FIGURE_DATASET].rows[0]
-    sizes = [rows_in_bags(n_rows, N_CLASSES, share) for share in SHARES]
+    sizes = [plan.rows_in_bags(n_rows, plan.N_CLASSES, share) for share in plan.SHARES]
     for method, row in runs.items():
         _error_bars(axes, results, sizes, row, label=method, **_look(_OF_METHOD[method]))
     axes.set(xscale="log", yscale="log")
@@ -286,52 +242,54 @@ def _outline(axes: Any, chosen: Run) -> None:
     axes.add_patch(patches.Rectangle((column - 0.5, row - 0.5), 1, 1, **look))
 
 
-MAKERS: dict[str, Maker] = {
-    "overfitting": Maker(
+_MNIST = plan.DATASET_NAMES[FIGURE_DATASET]
+FIGURES: dict[str, Figure] = {
+    "overfitting": Figure(
         FIGURE_DATASET,
         _curve_runs,
         _draw_overfitting,
         6.0,
-        "Empirical risk and test error by epoch on {dataset}, asymmetric class priors, trial 0; "
+        f"Empirical risk and test error by epoch on {_MNIST}, asymmetric class priors, trial 0; "
         "the risk is drawn on a logarithmic scale beyond ±1 (the paper's figure 1a).",
     ),
-    "regularisation": Maker(
+    "regularisation": Figure(
         FIGURE_DATASET,
-        regularised_runs,
+        plan.regularised_runs,
         _draw_regularisation,
         7.5,
-        "Test error of `unbiased` by epoch on {dataset}, asymmetric class priors, trial 0, for "
+        f"Test error of `unbiased` by epoch on {_MNIST}, asymmetric class priors, trial 0, for "
         "several rates of dropout and weight decay (figures 1b and 1c).",
         " --figures",
     ),
-    "prior-noise": Maker(
+    "prior-noise": Figure(
         FIGURE_DATASET,
-        noisy_runs,
+        plan.noisy_runs,
         _draw_prior_noise,
         5.0,
-        "Test error of `u-prr` against the noise of the class priors on {dataset}, mean and "
+        f"Test error of `u-prr` against the noise of the class priors on {_MNIST}, mean and "
         "deviation over the trials; the panels have scales of their own (figure 2).",
         " --figures",
     ),
-    "rows": Maker(
+    "rows": Figure(
         FIGURE_DATASET,
-        share_runs,
+        plan.share_runs,
         _draw_rows,
         7.0,
-        "Test error against the number of rows on {dataset}, symmetric class priors with a = 0.5, "
+        f"Test error against the number of rows on {_MNIST}, symmetric class priors with a = 0.5, "
         "mean and deviation over the trials (not in the paper).",
         " --figures",
     ),
     **{
-        f"grid-{dataset}": Maker(
+        f"grid-{dataset}": Figure(
             dataset,
-            grid_runs,
+            plan.grid_runs,
             _draw_grid,
             15.0,
             "Label-free error on rows held out, and test error, of `u-prr` by α and s_GA on "
-            "{dataset}, trial 0; framed: what the label-free error chose (not in the paper).",
+            f"{plan.DATASET_NAMES[dataset]}, trial 0; framed: what the label-free error chose (not "
+            "in the paper).",
         )
-        for dataset, spec in STUDY.items()
+        for dataset, spec in plan.STUDY.items()
         if spec.has_grid
     },
 }

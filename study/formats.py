@@ -9,10 +9,12 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
 
 import pandas as pd
 
-Block = str | pd.DataFrame  # a paragraph or a table
+Block: TypeAlias = "str | pd.DataFrame"  # a paragraph or a table
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ def with_index(table: pd.DataFrame, name: str) -> pd.DataFrame:
     return table.rename_axis(index=name, columns=None).reset_index()
 
 
+_HERE = Path(__file__).parent
 _SPAN = re.compile(r"\*\*(?P<bold>.+?)\*\*|`(?P<code>.+?)`")
 
 
@@ -112,13 +115,6 @@ _LATEX = {
     "α": r"$\alpha$",
     "Θ": r"$\Theta$",
 }
-_LATEX_HEAD = r"""\documentclass{article}
-\usepackage[a4paper,margin=12mm]{geometry}
-\usepackage{booktabs}
-\setlength{\tabcolsep}{3pt}
-\setlength{\parindent}{0pt}
-\begin{document}
-\scriptsize"""
 
 
 def _latex(text: str) -> str:
@@ -144,32 +140,12 @@ def _latex_block(block: Block) -> str:
 
 def to_latex(title: str, sections: Iterable[Section]) -> str:
     """Write a whole document as LaTeX, which needs the packages booktabs and geometry."""
-    parts = [_LATEX_HEAD, rf"\section*{{{_latex(title)}}}"]
+    parts = [_HERE.joinpath("head.tex").read_text(), rf"\section*{{{_latex(title)}}}"]
     for section in sections:
         parts += [rf"\subsection*{{{_latex(section.title)}}}", *map(_latex_block, section.blocks)]
     return "\n\n".join([*parts, r"\end{document}"]) + "\n"
 
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8888; --back: #fff; --ink: #1a1a1a; }
-@media (prefers-color-scheme: dark) { :root { --back: #16181b; --ink: #e6e6e6; } }
-body { margin: 1.5rem auto; padding: 0 1rem; max-width: 72rem; background: var(--back);
-  color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
-code { font-size: 0.95em; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 0.85rem; line-height: 1.35;
-  font-variant-numeric: tabular-nums; }
-th, td { padding: 0.35rem 0.6rem; text-align: left; vertical-align: top; white-space: nowrap;
-  border-bottom: 1px solid var(--line); }
-thead th { border-bottom-width: 2px; }
-tbody th { position: sticky; left: 0; background: var(--back); font-weight: normal; }
-@media (max-width: 40rem) { body { margin-top: 0.5rem; padding: 0 0.6rem; }
-  table { font-size: 0.8rem; } }
-@media print { :root { --back: #fff; --ink: #000; } body { max-width: none; margin: 0; }
-  table { font-size: 7pt; } th, td { padding: 1pt 3pt; } .wide { overflow: visible; }
-  tr { break-inside: avoid; } h2 { break-after: avoid; } }
-"""
 _ROW_HEADING = re.compile(r"(<tr>\s*)<td>(.*?)</td>")
 
 
@@ -191,10 +167,11 @@ def _html_block(block: Block) -> str:
 
 def to_html(title: str, sections: Iterable[Section]) -> str:
     """Write a whole document as one page that needs nothing else."""
+    style = _HERE.joinpath("style.css").read_text()
     parts = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>",
+        f"<title>{html.escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>",
         f"<h1>{_html(title)}</h1>",
     ]
     for section in sections:

@@ -4,19 +4,9 @@ from typing import Any
 
 import pandas as pd
 
+from study import plan
 from study.formats import Block, bold, number_of, with_deviation
-from study.plan import (
-    ABLATIONS,
-    DATASET_NAMES,
-    FIGURE_DATASET,
-    NOISE_RATES,
-    OURS,
-    SETTINGS,
-    TRIALS,
-    noise_runs,
-    noisy_runs,
-    our_run,
-)
+from study.plan import DATASET_NAMES, OURS, SETTINGS, TRIALS, our_run
 from study.results import KEY, Results, differs, published
 
 _BEST = "u-prr"  # the paper's method
@@ -75,10 +65,8 @@ def _cells(results: Results) -> pd.DataFrame:
     """
     runs = [our_run(d, s, m, 0) for d in results.datasets for s in SETTINGS for m in OURS]
     papers = results.cells.xs(_BEST, level="method", drop_level=False)
-    papers = papers[["trials", "error_mean", "error_std"]].set_axis(
-        ["count", "mean", "std"], axis=1
-    )
-    cells = pd.concat([papers, results.summarise(runs)])
+    names = {"trials": "count", "error_mean": "mean", "error_std": "std"}
+    cells = pd.concat([papers[list(names)].rename(columns=names), results.summarise(runs)])
     paper = published().xs(_BEST, level="method").loc[cells.index.droplevel("method")]
     known = paper["error_mean"].to_numpy(), paper["error_std"].to_numpy()
     cells["below"] = cells["mean"] < known[0]
@@ -99,7 +87,7 @@ def _text(cell: Any) -> str:
 def ablations(results: Results) -> list[Block]:
     """Table of the ablations that have a run."""
     rows = []
-    for where, changes in ABLATIONS.items():
+    for where, changes in plan.ABLATIONS.items():
         whole = results.error(our_run(*where, 0))
         for name, options in changes:
             changed = results.error(our_run(*where, 0, **options))
@@ -115,19 +103,16 @@ def ablations(results: Results) -> list[Block]:
 
 def noise(results: Results) -> list[Block]:
     """Table of errors with noise in the priors, of `crossfit` beside u-prr."""
-    runs = noise_runs(1)
-    choices = results.choices.get(FIGURE_DATASET)
+    runs = plan.noise_runs(1)
+    choices = results.choices.get(plan.FIGURE_DATASET)
     if choices is not None:
-        runs += [run for row in noisy_runs(choices).values() for run in row]
+        runs += [run for row in plan.noisy_runs(choices).values() for run in row]
     errors = results.summarise(runs, by=["setting", "method", "prior_noise"])
     order = pd.MultiIndex.from_product([SETTINGS, [_BEST, _SHOWN]], names=KEY[1:])
     counts = errors["count"].unstack().reindex(order, fill_value=0)
     if not counts.xs(_SHOWN, level="method").any(axis=None):
         return _NONE
     texts = errors.apply(lambda row: with_deviation(row["mean"], row["std"]), axis=1).unstack()
-    table = texts.reindex(order)[list(NOISE_RATES)][counts.any(axis=1)]
-    return [
-        table.rename(columns=lambda rate: f"{100 * rate:g} %")
-        .rename_axis(columns=None)
-        .reset_index()
-    ]
+    table = texts.reindex(order)[list(plan.NOISE_RATES)][counts.any(axis=1)]
+    table.columns = [f"{100 * rate:g} %" for rate in plan.NOISE_RATES]
+    return [table.reset_index()]

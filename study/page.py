@@ -4,6 +4,7 @@ A block stands between a line ``<!-- study: NAME -->`` and a line ``<!-- end -->
 page is left as it is.
 """
 
+import itertools
 import math
 import os
 import re
@@ -13,24 +14,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from study import plan
 from study.choices import setting_shares
 from study.figures import plan_figures, save_figures
 from study.formats import Block, markdown, with_index
 from study.ours import ablations, noise, ours
-from study.plan import (
-    DATASET_NAMES,
-    FIGURE_DATASET,
-    OURS,
-    SETTINGS,
-    STUDY,
-    Run,
-    ablation_runs,
-    cell_runs,
-    figure_runs,
-    grid_runs,
-    noise_runs,
-    our_run,
-)
+from study.plan import DATASET_NAMES, SETTINGS, STUDY, Run
 from study.results import Results
 from study.tables import agreement, behind, claim, gaps, legend, paper_table, ranking
 from unbag.exceptions import InvalidInputError
@@ -38,25 +27,18 @@ from unbag.files import write_whole
 from unbag.validation import shorten
 
 FIGURE_FOLDER = "figures"  # beside the page
-_BEGIN = re.compile(r"<!-- study: (\S+) -->")
-_END = "<!-- end -->"
+_BEGIN, _END = re.compile(r"<!-- study: (\S+) -->"), "<!-- end -->"
+_MARK = re.compile(r"^[ \t]*(<!-- ?(?:study|bench|end)\b.*?)[ \t]*$", re.MULTILINE)
 _SYMBOLS = {"alpha": "α", "ascent_scale": "s_GA", "flood_level": "level"}
 
 
 def fill_page(path: str | os.PathLike[str], results: Results) -> list[Path]:
-    """Refill the blocks of a page in place, and draw the figures that it shows beside it.
-
-    Returns
-    -------
-    list of paths
-        Of the figures.
-    """
+    """Refill the blocks of a page in place, draw its figures beside it, and return their files."""
     page = Path(path)
     text = page.read_text(encoding="utf-8")
     filled = fill(text, results, name=str(page))
-    drawn = []
-    if any(name == "figures" for name, _, _ in _find(text, str(page))):
-        drawn = save_figures(plan_figures(results)[0], page.parent / FIGURE_FOLDER, ["svg"])
+    shows_figures = "figures" in _BEGIN.findall(text)
+    drawn = save_figures(results, page.parent / FIGURE_FOLDER, ["svg"]) if shows_figures else []
     if filled != text:
         write_whole(page, filled)
     return drawn
@@ -64,41 +46,21 @@ def fill_page(path: str | os.PathLike[str], results: Results) -> list[Path]:
 
 def fill(text: str, results: Results, name: str = "page") -> str:
     """Return the text of a page with its blocks refilled; ``name`` is for messages."""
-    lines = text.split("\n")
-    for block, begin, end in reversed(_find(text, name)):  # so that line numbers stay right
-        content = "\n\n".join(map(markdown, BLOCKS[block](results))).splitlines()
-        lines[begin + 1 : end] = ["", *content, ""]
-    return "\n".join(lines)
-
-
-def _find(text: str, name: str) -> list[tuple[str, int, int]]:
-    """Find name, first and last line of every block; marks that do not match are an error."""
-
-    def wrong(position: int, what: str) -> InvalidInputError:
-        return InvalidInputError(f"{name}, line {position + 1}: {what}")
-
-    blocks: list[tuple[str, int, int]] = []
-    opened: tuple[str, int] | None = None
-    for position, line in enumerate(map(str.strip, text.split("\n"))):
-        begin = _BEGIN.fullmatch(line)
-        if begin:
-            if opened:
-                what = f"a block begins inside {opened[0]!r}, which has no {_END} yet."
-                raise wrong(position, what)
-            if begin[1] not in BLOCKS:
-                known = shorten(BLOCKS, limit=20)
-                raise wrong(position, f"a block must be one of {known}, got {begin[1]!r}.")
-            opened = begin[1], position
-        elif line == _END:
-            if not opened:
-                raise wrong(position, f"{_END} without a block that begins.")
-            blocks.append((*opened, position))
-            opened = None
-        elif line.startswith(("<!-- study", "<!--study", "<!-- bench")):
-            raise wrong(position, f"a mark must read <!-- study: NAME -->, got {line!r}.")
-    if opened:
-        raise wrong(opened[1], f"the block {opened[0]!r} has no {_END}.")
-    return blocks
+    parts, position = [], 0
+    marks = list(_MARK.finditer(text))
+    for begin, end in itertools.zip_longest(marks[::2], marks[1::2]):
+        block = _BEGIN.fullmatch(begin[1])
+        if block is None or block[1] not in BLOCKS or end is None or end[1] != _END:
+            line = text.count("\n", 0, begin.start()) + 1
+            got = begin[1] if end is None else f"{begin[1]} and then {end[1]}"
+            raise InvalidInputError(
+                f"{name}, line {line}: a block must stand between <!-- study: NAME --> and {_END}, "
+                f"where NAME is one of {shorten(BLOCKS, limit=20)}; got {got}."
+            )
+        content = "\n\n".join(map(markdown, BLOCKS[block[1]](results)))
+        parts += [text[position : begin.end()], f"\n\n{content}\n\n"]
+        position = end.start()
+    return "".join([*parts, text[position:]])
 
 
 def _weights(_: Results) -> list[Block]:
@@ -136,7 +98,7 @@ def _grid_choice(results: Results) -> list[Block]:
     """Compare the label-free choice of α and s_GA with the best and the worst of the grid."""
     rows = []
     for dataset, choices in results.choices.items():
-        for setting, grid in grid_runs(choices).items():
+        for setting, grid in plan.grid_runs(choices).items():
             chosen = replace(choices.run(setting, "u-prr", 0), held_out=True)
             errors = pd.Series([results.error(run) for run in grid])
             if errors.notna().all():
@@ -215,39 +177,41 @@ def _runs(results: Results) -> list[Block]:
 
 def _served(results: Results, dataset: str) -> dict[Run, str]:
     """Say what runs serve, those of trial 0, since every trial serves what the first one does."""
-    ours = [our_run(dataset, setting, method, 0) for setting in SETTINGS for method in OURS]
-    ours += [*ablation_runs([dataset]), *(r for r in noise_runs(1) if r.dataset == dataset)]
+    runs = [plan.our_run(dataset, s, method, 0) for s in SETTINGS for method in plan.OURS]
+    runs += plan.ablation_runs([dataset])
+    runs += plan.noise_runs(1) if dataset == plan.FIGURE_DATASET else []
     choices = results.choices.get(dataset)
     if choices is None:
-        return dict.fromkeys(ours, "in the tables")
-    figures = figure_runs(choices, trials=1) if dataset == FIGURE_DATASET else []
-    tables = [r for oracle in (False, True) for r in cell_runs(choices, trials=1, oracle=oracle)]
-    in_tables = dict.fromkeys([*tables, *ours], "in the tables")
-    return dict.fromkeys(figures, "in figures only") | in_tables
+        return dict.fromkeys(runs, "in the tables")
+    runs += plan.cell_runs(choices, trials=1)
+    runs += plan.cell_runs(choices, trials=1, oracle=True)
+    figures = plan.figure_runs(choices, 1) if dataset == plan.FIGURE_DATASET else []
+    return dict.fromkeys(figures, "in figures only") | dict.fromkeys(runs, "in the tables")
 
 
 def _environment(results: Results) -> list[Block]:
     seconds = results.frame.groupby("environment", sort=False)["seconds"].agg(["size", "sum"])
+    headings = ["hardware", "precision", "date", "versions", "models", "seconds"]
     rows = []
     for key, n_models, spent in seconds.itertuples():
         where = results.records.environments[key]
-        versions = ", ".join(f"{name} {version}" for name, version in where.versions)
+        versions = ", ".join(map(" ".join, where["versions"].items()))
         numbers = f"{n_models:,}", f"{spent:,.0f}"
-        rows.append((where.hardware, where.precision, where.date, versions, *numbers))
+        about = (where[name] for name in headings[:3])
+        rows.append((*about, versions, *numbers))
     total = seconds["sum"].sum()
     text = (
         f"{len(results.records):,} models in {total:,.0f} s of device time "
         f"({total / 3600:.1f} hours), also those that only chose hyperparameters."
     )
-    headings = ["hardware", "precision", "date", "versions", "models", "seconds"]
     return [text, pd.DataFrame(rows, columns=headings)]
 
 
 def _figures(results: Results) -> list[Block]:
     figures, skipped = plan_figures(results)
     blocks: list[Block] = [
-        f"![{figure.name}]({FIGURE_FOLDER}/{figure.name}.svg)\n\n{figure.caption}"
-        for figure in figures
+        f"![{name}]({FIGURE_FOLDER}/{name}.svg)\n\n{figure.caption}"
+        for name, figure in figures.items()
     ]
     if skipped:
         commands = "\n".join(f"- {name}: `{command}`" for name, command in skipped.items())

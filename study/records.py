@@ -38,44 +38,27 @@ def thinned(n_epochs: int, n_points: int = 30) -> NDArray[np.int64]:
     return np.unique(np.rint(np.concatenate(spread)).astype(np.int64))
 
 
-@dataclass(frozen=True)
-class Environment:
-    """Where and when models were trained."""
+Environment = dict[str, Any]  # where and when models were trained
 
-    hardware: str
-    precision: str
-    date: str
-    versions: tuple[tuple[str, str], ...]
 
-    @classmethod
-    def here(cls, device: torch.device, precision: str) -> "Environment":
-        """Describe this machine."""
-        cuda = device.type == "cuda"
-        names = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
-        return cls(
-            hardware=torch.cuda.get_device_name(device) if cuda else names,
-            precision=precision,
-            date=datetime.date.today().isoformat(),
-            versions=(
-                ("python", platform.python_version()),
-                ("torch", torch.__version__),
-                ("numpy", np.__version__),
-            ),
-        )
+def describe_environment(device: torch.device, precision: str) -> Environment:
+    """Describe this machine, for :meth:`Records.add`."""
+    cpu = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    return {
+        "hardware": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu,
+        "precision": precision,
+        "date": datetime.date.today().isoformat(),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "numpy": np.__version__,
+        },
+    }
 
-    @property
-    def key(self) -> str:
-        """Short name by which records refer to it."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()[:8]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {**vars(self), "versions": dict(self.versions)}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Environment":
-        """Undo :meth:`to_dict`."""
-        return cls(**{**values, "versions": tuple(values["versions"].items())})
+def key_of(environment: Environment) -> str:
+    """Short name by which records refer to an environment."""
+    return hashlib.sha256(json.dumps(environment).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)
@@ -115,11 +98,6 @@ class Record:
     errors: tuple[float, ...] = ()
     risks: tuple[float | None, ...] = ()
     stop_reason: str | None = None
-
-    @property
-    def drop(self) -> float:
-        """Δ_E: error after the last epoch less the smallest one."""
-        return self.error - self.best_error
 
     @classmethod
     def of(cls, run: Run, outcome: Outcome, environment: str) -> "Record":
@@ -192,8 +170,7 @@ class Records:
             try:
                 values = json.loads(line)
                 if "key" in values:
-                    key = values.pop("key")
-                    self.environments[key] = Environment.from_dict(values)
+                    self.environments[values.pop("key")] = values
                     continue
                 record = Record.from_dict(values)
             except (ValueError, TypeError, KeyError, AttributeError, InvalidInputError) as error:
@@ -234,7 +211,7 @@ class Records:
 
     def add(self, records: Iterable[Record], environment: Environment) -> None:
         """Add records, and write the files that they belong to."""
-        self.environments[environment.key] = environment
+        self.environments[key_of(environment)] = environment
         changed = set()
         for record in records:
             path = self._path(record.run)
@@ -246,7 +223,7 @@ class Records:
     def _write(self, path: Path) -> None:
         records = self._files[path].values()
         used = sorted({record.environment for record in records})
-        lines = [{"key": key, **self.environments[key].to_dict()} for key in used]
+        lines = [{"key": key, **self.environments[key]} for key in used]
         lines += [record.to_dict() for record in records]
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
         write_whole(path, text)

@@ -4,23 +4,11 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from study import plan
 from study.choices import Choices, choose
 from study.data import Data
-from study.plan import (
-    FIGURE_DATASET,
-    METHODS,
-    OURS,
-    SETTINGS,
-    STUDY,
-    TRIALS,
-    Run,
-    ablation_runs,
-    cell_runs,
-    figure_runs,
-    noise_runs,
-    our_run,
-)
-from study.records import Environment, Record, Records
+from study.plan import FIGURE_DATASET, METHODS, OURS, SETTINGS, STUDY, TRIALS, Run
+from study.records import Record, Records, describe_environment, key_of
 from unbag.methods import Fit, fit_many
 from unbag.training import Outcome, resolve_device
 from unbag.validation import check_choice, check_number, invalid
@@ -53,6 +41,7 @@ class Trainer:
     _data: dict[str, Data] = field(default_factory=dict)
 
     def __call__(self, runs: Iterable[Run]) -> None:
+        """Train those of some runs that have no record."""
         wanted = dict.fromkeys(runs)
         missing = [run for run in wanted if run not in self.records]
         self.found.update(wanted.keys() - self.trained - set(missing))
@@ -63,7 +52,7 @@ class Trainer:
 
     def _train(self, runs: list[Run]) -> None:
         device = resolve_device(self.device)
-        environment = Environment.here(device, self.precision)
+        environment = describe_environment(device, self.precision)
         for name in {run.dataset for run in runs}:
             self._data.setdefault(name, Data(name))
 
@@ -82,7 +71,7 @@ class Trainer:
                 for run, outcome in outcomes.items()
                 if run in stopped
             }
-            records = (Record.of(run, o, environment.key) for run, o in outcomes.items())
+            records = (Record.of(run, o, key_of(environment)) for run, o in outcomes.items())
             self.records.add(records, environment)
             self.trained.update(outcomes)
 
@@ -131,30 +120,8 @@ def run_study(
     Hyperparameters are chosen first, where ``results`` has no choices of a dataset. What has a
     record is not run again, so a run that was killed goes on when it is started once more.
 
-    Parameters
-    ----------
-    results : path
-        Folder of records and choices.
-    datasets, settings, methods : sequences of str
-        The default is the paper's eight methods; those of `OURS` have to be named.
-    trials : int, default=5
-    figures : bool, default=False
-        Also run what only the figures need (MNIST).
-    ablations : bool, default=False
-        Also run `crossfit` and `consistency` with parts changed, and with noise in the priors
-        (MNIST, CIFAR-10), whatever settings and methods are named.
-    quick : bool, default=False
-        A first try without choices: fixed hyperparameters and 50 epochs.
-    device : str, default="auto"
-    precision : {"auto", "float32", "tf32", "bf16"}, default="auto"
-        "auto" is bf16 on CUDA and float32 on the CPU.
-    verbose : bool, default=False
-        Show progress.
-
-    Returns
-    -------
-    Trainer
-        Its ``records``, and which runs it ``trained`` and ``found``.
+    The arguments are the options of ``python -m study run``. Methods of `OURS` have to be named.
+    The `Trainer` that comes back says what was ``trained`` now and ``found`` in the records.
     """
     for name, given, known in (
         ("datasets", datasets, STUDY),
@@ -178,21 +145,21 @@ def run_study(
     records = Records(results)
     train = Trainer(records, device, precision, verbose, _QUICK_TEST_EVERY if quick else 1)
     choices = _choices(datasets, records, train, quick) if papers or figures else []
-    train(run for c in choices for run in cell_runs(c, settings, papers, trials))
+    train(run for c in choices for run in plan.cell_runs(c, settings, papers, trials))
     if figures:
         of_figures = [c for c in choices if c.dataset == FIGURE_DATASET]
-        train(run for c in of_figures for run in figure_runs(c, trials))
-    train(run for c in choices for run in cell_runs(c, settings, papers, trials, oracle=True))
+        train(run for c in of_figures for run in plan.figure_runs(c, trials))
+    train(run for c in choices for run in plan.cell_runs(c, settings, papers, trials, oracle=True))
     train(
-        our_run(dataset, setting, method, trial)
+        plan.our_run(dataset, setting, method, trial)
         for dataset in datasets
         for setting in settings
         for method in ours
         for trial in range(trials)
     )
     if ablations:
-        train(ablation_runs(datasets))
-        train(run for run in noise_runs(trials) if run.dataset in datasets)
+        train(plan.ablation_runs(datasets))
+        train(run for run in plan.noise_runs(trials) if run.dataset in datasets)
     return train
 
 

@@ -32,7 +32,7 @@ def published() -> pd.DataFrame:
     3.65
     """
     path = Path(__file__).with_name("published.csv")
-    frame = pd.read_csv(path, float_precision="round_trip").set_index(KEY)
+    frame = pd.read_csv(path).set_index(KEY)
     return frame.astype({"bold": bool})
 
 

@@ -1,6 +1,6 @@
 """Pages show what was measured: the tables of the stored records."""
 
-import importlib.util
+import importlib
 import json
 from pathlib import Path
 
@@ -23,20 +23,17 @@ PAGES = [  # script, record and page
 ]
 
 
-def load_script(name):
-    spec = importlib.util.spec_from_file_location(
-        f"benchmark_{name}", ROOT / f"benchmarks/{name}.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def load(name):
+    """Import a check of the study, or a benchmark, which is a script beside its neighbours."""
+    folder = "study.checks" if (ROOT / f"study/checks/{name}.py").exists() else "benchmarks"
+    return importlib.import_module(f"{folder}.{name}" if folder == "study.checks" else name)
 
 
 @pytest.mark.parametrize(("script", "record", "page"), PAGES)
 def test_the_tables_are_those_of_the_records(script, record, page, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")  # where a script finds its neighbours
     shown = (ROOT / page).read_text(encoding="utf-8")
-    table = load_script(script).table(json.loads((ROOT / record).read_text(encoding="utf-8")))
+    table = load(script).table(json.loads((ROOT / record).read_text(encoding="utf-8")))
     for line in table.splitlines():  # first by line, so that a failure names the one that differs
         assert line in shown
     assert table in shown

@@ -1,11 +1,11 @@
 """Why methods differ from the published numbers: the study's cells with one thing changed.
 
-usage: UNBAG_DATA=DIR python benchmarks/causes.py [--record FILE.json] [--mnist 0|1] ...
-       python benchmarks/causes.py --table FILE.json
+usage: UNBAG_DATA=DIR python -m study.checks causes [--record FILE.json] [--mnist 0|1] ...
+       python -m study.checks causes --table FILE.json
 
 Trial 0 of every cell is run as the study has it and with each change that might explain a
 difference: what the authors' public demo does otherwise, and other learning rates and batch
-sizes. Needs the choices of the study in results/bench. Meant for a GPU; MNIST gets fewer changes.
+sizes. Needs the choices of the study in results/study. Meant for a GPU; MNIST gets fewer changes.
 With ``--mixed 1``, training and test rows are mixed instead, and with ``--draws N`` `unbiased` is
 trained with N other Θ of the asymmetric setting.
 """
@@ -21,20 +21,22 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
-from unbag.bench.cells import published
-from unbag.bench.choices import Choices
-from unbag.bench.study import DATASET_NAMES, LEARNING_RATES, METHODS, SETTINGS, Data, Run
 
-from script import run_script
+from study.choices import Choices
+from study.data import Data
+from study.formats import markdown
+from study.plan import DATASET_NAMES, LEARNING_RATES, METHODS, SETTINGS, Run
+from study.results import KEY, published
 from unbag.methods import METHODS as REGISTRY
 from unbag.methods import Fit, Job, Method, fit_many
 from unbag.objectives import Corrected, Proportion, ProportionConsistency
 from unbag.priors import asymmetric, risk_weights
 from unbag.statistics import BagStatistics
 
-RESULTS = Path(__file__).parents[1] / "results"
+RESULTS = Path(__file__).parents[2] / "results"
 PLAIN, TRAINING_MODE, NO_PI = "as in the study", "tested in training mode", "no Π"
 LOGITS, STANDARDISED = "mean of logits", "standardised inputs"
 MIXED, MIXED_METHODS = "training and test rows mixed", ("prop", "unbiased", "u-stop", "u-prr")
@@ -128,8 +130,8 @@ class Redrawn(Data):
 
 
 def load_choices(dataset: str) -> Choices:
-    choices = Choices.load(RESULTS / "bench", dataset)
-    assert choices is not None, f"no choices of {dataset} in {RESULTS / 'bench'}"
+    choices = Choices.load(RESULTS / "study", dataset)
+    assert choices is not None, f"no choices of {dataset} in {RESULTS / 'study'}"
     return choices
 
 
@@ -186,18 +188,15 @@ def make_data(dataset: str, changes: Iterable[str]) -> dict[str, Data]:
     return {change: made.get(change, plain) for change in changes}
 
 
-def make_job(change: str, run: Run, data: Data) -> Job:
-    job = data.job(run)
+def changed_job(change: str, run: Run, data: Data) -> Job:
     if change in CHANGED:
-        return replace(job, method=f"{run.method}, {change}")
+        return data.job(run, method=f"{run.method}, {change}")
     if change == NO_PI:
         # Without Π the risk is K times as large, and a level as much lower.
         k = data.rows.n_classes
-        own = dict(job.hyperparameters)
-        if "flood_level" in own:
-            own["flood_level"] /= k
-        return replace(job, test_prior=np.full(k, 1 / k), hyperparameters=own)
-    return job
+        level = None if run.flood_level is None else run.flood_level / k
+        return data.job(replace(run, flood_level=level), test_prior=np.full(k, 1 / k))
+    return data.job(run)
 
 
 @torch.no_grad()
@@ -211,7 +210,7 @@ def training_mode_error(fit: Fit, job: Job) -> float:
 
 
 def measure(
-    pendigits: int, usps: int, mnist: int, mixed: int, draws: int
+    pendigits: int = 1, usps: int = 1, mnist: int = 1, mixed: int = 0, draws: int = 0
 ) -> Iterator[dict[str, Any]]:
     register_changed()
     wanted = {"pendigits": pendigits, "usps": usps, "mnist": mnist}
@@ -229,7 +228,7 @@ def measure(
         else:
             planned = list(plan_mixed(dataset) if mixed else plan_changes(dataset))
         data = make_data(dataset, {change for change, _ in planned})
-        jobs = [make_job(change, run, data[change]) for change, run in planned]
+        jobs = [changed_job(change, run, data[change]) for change, run in planned]
         # Some at a time, so that what is done is kept; changed objectives never share a stack
         # with those that they change.
         kinds = [(run.batch_divisor, change in CHANGED) for change, run in planned]
@@ -260,72 +259,65 @@ def table(record: dict[str, Any]) -> str:
     return table_of_draws(record, where)
 
 
-def by_run(record: dict[str, Any]) -> dict[tuple[str, str, str, str], float]:
-    return {(d, s, m, change): error for d, s, m, change, error in record["rows"]}
+def errors_of(record: dict[str, Any]) -> pd.Series:
+    """Errors of a record by dataset, setting, method and change."""
+    frame = pd.DataFrame(record["rows"], columns=[*KEY, "change", "error"])
+    return frame.set_index([*KEY, "change"])["error"]
 
 
 def table_of_changes(record: dict[str, Any], where: str) -> str:
-    errors = by_run(record)
-    lines = [
+    errors = errors_of(record)
+    apart = errors - published()["error_mean"].reindex(errors.index.droplevel("change")).to_numpy()
+    groups = apart.groupby(["dataset", "change", "method"])
+    distances = apart.abs().groupby(["dataset", "change", "method"])
+    shown = groups.mean().map("{:+.1f}".format) + distances.mean().map(" ({:.1f})".format)
+    shown = shown.str.replace("-", "−").unstack("method")[list(METHODS)].fillna("")
+    parts = [
         "Test error less the published one in points, as the mean over the four settings; in "
         f"brackets the mean of the absolute differences; {where}"
     ]
-    for dataset in dict.fromkeys(row[0] for row in record["rows"]):
-        lines += ["", f"| {DATASET_NAMES[dataset]} | {' | '.join(f'`{m}`' for m in METHODS)} |"]
-        lines += ["|---" * (len(METHODS) + 1) + "|"]
-        for change in dict.fromkeys(row[3] for row in record["rows"] if row[0] == dataset):
-            cells = []
-            for method in METHODS:
-                apart = [
-                    errors[dataset, s, method, change] - published()[dataset, s, method].error_mean
-                    for s in SETTINGS
-                    if (dataset, s, method, change) in errors
-                ]
-                shown = f"{np.mean(apart):+.1f} ({np.abs(apart).mean():.1f})" if apart else ""
-                cells.append(shown.replace("-", "−"))
-            lines.append(f"| {change} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    for dataset, part in errors.groupby("dataset", sort=False):
+        rows = shown.loc[dataset].loc[part.index.unique("change")]
+        headings = [DATASET_NAMES[dataset], *(f"`{method}`" for method in METHODS)]
+        parts.append(markdown(rows.reset_index().set_axis(headings, axis=1)))
+    return "\n\n".join(parts)
 
 
 def table_of_mixed(record: dict[str, Any], where: str) -> str:
-    errors = by_run(record)
-    study = by_run(json.loads((RESULTS / "causes.json").read_text(encoding="utf-8")))
-    lines = [
+    errors = errors_of(record).droplevel("change")
+    study = errors_of(json.loads((RESULTS / "causes.json").read_text(encoding="utf-8")))
+    numbers = (
+        pd.DataFrame({"errors": errors})
+        .join(study.xs(PLAIN, level="change").rename("study"))
+        .join(published()["error_mean"])
+    )
+    texts = numbers.apply(lambda n: f"{n.errors:.1f} ({n.study:.1f}, {n.error_mean:.1f})", axis=1)
+    rows = errors.index.droplevel("setting").unique()
+    table = texts.unstack("setting").loc[rows, list(SETTINGS)].reset_index()
+    table = table.replace({"dataset": DATASET_NAMES}).assign(method="`" + table["method"] + "`")
+    text = (
         "Test error in percent with training and test rows mixed; in brackets as in the study and "
-        f"as published; {where}",
-        "",
-        f"| dataset | method | {' | '.join(SETTINGS)} |",
-        "|---" * (len(SETTINGS) + 2) + "|",
-    ]
-    for dataset, method in dict.fromkeys((row[0], row[2]) for row in record["rows"]):
-        cells = [
-            f"{errors[dataset, s, method, MIXED]:.1f} ({study[dataset, s, method, PLAIN]:.1f}, "
-            f"{published()[dataset, s, method].error_mean:.1f})"
-            for s in SETTINGS
-        ]
-        lines.append(f"| {DATASET_NAMES[dataset]} | `{method}` | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        f"as published; {where}"
+    )
+    return f"{text}\n\n{markdown(table)}"
 
 
 def table_of_draws(record: dict[str, Any], where: str) -> str:
-    errors = {(dataset, change): error for dataset, _, _, change, error in record["rows"]}
-    datasets = dict.fromkeys(row[0] for row in record["rows"])
-    sums = [sum_of_weights(seed) for seed in range(ALL_DRAWS)]
-    lines = [
+    errors = errors_of(record).unstack("dataset").rename(columns=DATASET_NAMES)
+    errors.index = errors.index.get_level_values("change").str.removeprefix(SEED).astype(int)
+    sums = pd.Series([sum_of_weights(seed) for seed in range(ALL_DRAWS)])
+    ranks = sums.rank(method="min") - 1  # how many draws have a smaller sum
+    shown = {
+        "seed": errors.index.astype(str),
+        "sum of absolute risk weights": sums[errors.index].map("{:.2f}".format),
+        f"share of {ALL_DRAWS:,} draws with a smaller sum": (100 * ranks / ALL_DRAWS)[
+            errors.index
+        ].map("{:.1f} %".format),
+        **errors.map("{:.1f}".format),
+    }
+    table = pd.DataFrame(shown).loc[sums[errors.index].sort_values().index]
+    text = (
         "Test error in percent of `unbiased` with Θ of the asymmetric setting drawn from other "
-        f"seeds; the study has seed 0; {where}",
-        "",
-        f"| seed | sum of absolute risk weights | share of {ALL_DRAWS:,} draws with a smaller sum "
-        f"| {' | '.join(DATASET_NAMES[d] for d in datasets)} |",
-        "|---" * (len(datasets) + 3) + "|",
-    ]
-    seeds = {int(row[3].removeprefix(SEED)) for row in record["rows"]}
-    for seed in sorted(seeds, key=lambda seed: sums[seed]):
-        below = np.mean(np.array(sums) < sums[seed])
-        shown = " | ".join(f"{errors[dataset, f'{SEED} {seed}']:.1f}" for dataset in datasets)
-        lines.append(f"| {seed} | {sums[seed]:.2f} | {100 * below:.1f} % | {shown} |")
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    run_script(__doc__, measure, table, pendigits=1, usps=1, mnist=1, mixed=0, draws=0)
+        f"seeds; the study has seed 0; {where}"
+    )
+    return f"{text}\n\n{markdown(table)}"

@@ -1,9 +1,9 @@
 """Whether intervals hold what they promise: coverage over simulated repeats with known truth.
 
-usage: python benchmarks/coverage.py [--repeats 2000] [--record FILE.json]
-       python benchmarks/coverage.py --table FILE.json
+usage: python -m study.checks coverage [--repeats 2000] [--record FILE.json]
+       python -m study.checks coverage --table FILE.json
 
-Bags, class priors of a wanted condition number and a confusion matrix are drawn once a case; each
+Bags, class priors of a wanted condition number and a confusion matrix are drawn once per case; each
 repeat draws predictions from them and forms the intervals of the accuracy, of the recall of two
 classes and of the macro F1.
 """
@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from script import run_script
 from unbag.evaluation.core import Core
 from unbag.evaluation.inverses import INVERSES
 from unbag.evaluation.metrics import CLASS_METRICS, OVERALL_METRICS
@@ -124,7 +123,7 @@ def measure_case(
     }
 
 
-def measure(repeats: int) -> Iterator[dict[str, Any]]:
+def measure(repeats: int = 2000) -> Iterator[dict[str, Any]]:
     cases = []
     grid = list(itertools.product(SAMPLINGS, SHAPES, CONDITIONS, SIZES, ACCURACIES))
     start = time.perf_counter()
@@ -202,7 +201,3 @@ def table(record: dict[str, Any]) -> str:
         for c in record["inverses"]
     ]
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    run_script(__doc__, measure, table, repeats=2000)

@@ -1,12 +1,11 @@
 """What ``inspect`` says in ten cases, and how often its test of the assumption is right.
 
-usage: python benchmarks/inspection.py [--repeats N]
+usage: python -m study.checks inspection [--repeats N]
 
 Prints the Markdown tables of docs/inspect.md; about two minutes on one core.
 """
 
-import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -187,23 +186,25 @@ def power_table(repeats: int) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=2000)
-    repeats = parser.parse_args().repeats
-    print(case_table())
-    print(
-        f"\nFalse alarms in percent of {repeats} repeats, 60 rows a bag, 8 correlated features:\n"
-    )
-    print(false_alarm_table(repeats))
-    print(f"\nAlarms in percent of {repeats // 8} repeats:\n")
-    print(power_table(repeats // 8))
-    print(
-        f"\nPriors from {SURVEY} people a bag, six bags of 1,000 rows, {repeats} repeats: "
-        f"{noisy_rate(repeats, told=False):.1f} % false alarms, "
-        f"{noisy_rate(repeats, told=True):.1f} % with prior_errors given."
-    )
+def measure(repeats: int = 2000) -> Iterator[dict[str, Any]]:
+    """Write the tables of the page."""
+    yield {
+        "text": f"""{case_table()}
+
+False alarms in percent of {repeats} repeats, 60 rows per bag, 8 correlated features:
+
+{false_alarm_table(repeats)}
+
+Alarms in percent of {repeats // 8} repeats:
+
+{power_table(repeats // 8)}
+
+Priors from {SURVEY} people per bag, six bags of 1,000 rows, {repeats} repeats: \
+{noisy_rate(repeats, told=False):.1f} % false alarms, \
+{noisy_rate(repeats, told=True):.1f} % with prior_errors given."""
+    }
 
 
-if __name__ == "__main__":
-    main()
+def table(record: dict[str, Any]) -> str:
+    """Markdown of a record."""
+    return str(record["text"])

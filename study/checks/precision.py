@@ -1,7 +1,7 @@
 """Whether bfloat16 products change what is learned: final test errors against float32 on MNIST.
 
-usage: UNBAG_DATA=DIR python benchmarks/precision.py [--record FILE.json] [--epochs N]
-       python benchmarks/precision.py --table FILE.json
+usage: UNBAG_DATA=DIR python -m study.checks precision [--record FILE.json] [--epochs N]
+       python -m study.checks precision --table FILE.json
 
 Five trials of three methods in each precision, from the same bags and initial weights, compared
 by a paired t-test. Meant for a GPU.
@@ -17,8 +17,8 @@ import torch
 from scipy import stats
 
 import unbag
-from script import run_script
-from unbag.methods import Job, fit_many
+from study.data import make_job
+from unbag.methods import fit_many
 from unbag.training import TestSet
 
 METHODS = ("u-prr", "prop", "unbiased")
@@ -26,7 +26,7 @@ PRECISIONS = ("bf16", "float32")
 TRIALS = 5
 
 
-def measure(epochs: int) -> Iterator[dict[str, Any]]:
+def measure(epochs: int = 500) -> Iterator[dict[str, Any]]:
     data = unbag.datasets.load("mnist")
     theta = unbag.priors.symmetric(n_classes=10, a=0.5)
     test = TestSet(data.X_test, data.y_test)
@@ -43,7 +43,7 @@ def measure(epochs: int) -> Iterator[dict[str, Any]]:
         "model_options": {"depth": 5, "width": 300},
     }
     jobs = [
-        Job(bags[trial], method=method, seed=trial, test=test, **settings)
+        make_job(bags[trial], method, {}, seed=trial, test=test, **settings)
         for method in METHODS
         for trial in range(TRIALS)
     ]
@@ -81,7 +81,3 @@ def table(record: dict[str, Any]) -> str:
         shown = " | ".join(f"{e.mean():.2f} ({e.std(ddof=1):.2f})" for e in pair)
         lines.append(f"| `{method}` | {shown} | {stats.ttest_rel(*pair).pvalue:.2f} |")
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    run_script(__doc__, measure, table, epochs=500)

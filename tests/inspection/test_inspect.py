@@ -2,7 +2,6 @@ import dataclasses
 import datetime
 import json
 import re
-import runpy
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from study.checks.inspection import case_table
 from unbag.exceptions import InvalidInputError
 from unbag.inspection import alike, alike_test, inspect, rules, trivial_model
 from unbag.inspection.geometry import hidden_directions
@@ -25,7 +25,7 @@ from unbag.priors import ClassPriors, non_square, symmetric
 
 quick = settings(deadline=None, max_examples=40)
 ROOT = Path(__file__).parents[2]
-PAGE, SCRIPT = ROOT / "docs/inspect.md", ROOT / "benchmarks/inspection.py"
+PAGE = ROOT / "docs/inspect.md"
 TABLE = {
     "north": {"a": 0.7, "b": 0.2, "c": 0.1},
     "south": {"a": 0.2, "b": 0.6, "c": 0.2},
@@ -602,7 +602,7 @@ def test_bad_predictions_say_what_is_wrong(predicted, bag_ids, message):
 
 def test_the_page_shows_the_cases_as_they_are():
     page = PAGE.read_text(encoding="utf-8")
-    for line in runpy.run_path(str(SCRIPT))["case_table"]().splitlines():
+    for line in case_table().splitlines():
         assert line in page
 
 

@@ -1,27 +1,14 @@
 """Whether intervals hold the truth as often as they promise."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from study.checks import coverage
 from unbag.bags import make_bags
 from unbag.evaluation import estimate_prior, evaluate_predictions
 from unbag.priors import ClassPriors, symmetric
 
 pytestmark = pytest.mark.slow
-_PATH = Path(__file__).parents[2] / "benchmarks" / "coverage.py"
-
-
-@pytest.fixture(scope="module")
-def benchmark():
-    spec = importlib.util.spec_from_file_location("coverage_benchmark", _PATH)
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(_PATH.parent)  # where the script finds its neighbours
-        spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize(
@@ -34,11 +21,9 @@ def benchmark():
         ((20, 10, True), 10, 5000, 0.99, "iid", "pseudo-inverse"),
     ],
 )
-def test_intervals_of_label_free_numbers(
-    benchmark, shape, condition, size, accuracy, sampling, inverse
-):
+def test_intervals_of_label_free_numbers(shape, condition, size, accuracy, sampling, inverse):
     """Within four standard errors of 400 repeats, and some room for what is an approximation."""
-    case = benchmark.measure_case(shape, condition, size, accuracy, sampling, inverse, 400)
+    case = coverage.measure_case(shape, condition, size, accuracy, sampling, inverse, 400)
     cover = case["coverage"]
     for share in (cover["accuracy"], cover["macro_f1"], *cover["recall"]):
         assert 0.915 <= share <= 0.98

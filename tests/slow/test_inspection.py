@@ -1,42 +1,39 @@
 """How often the tests of ``inspect`` raise an alarm, where they should and where not."""
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
+from study.checks import inspection
 from unbag.inspection import trivial_model
 from unbag.priors import symmetric
 
 pytestmark = pytest.mark.slow
-SCRIPT = Path(__file__).parents[2] / "benchmarks/inspection.py"
-BENCHMARK = SimpleNamespace(**runpy.run_path(str(SCRIPT)))
 REPEATS = 300
 # Five percent over 300 repeats, three standard deviations to either side.
 LOW, HIGH = 1.2, 8.8
 
 
-@pytest.mark.parametrize("shape", BENCHMARK.SHAPES)
+@pytest.mark.parametrize("shape", inspection.SHAPES)
 @pytest.mark.parametrize("skewed", [False, True])
 def test_false_alarms_are_as_rare_as_they_claim(shape, skewed):
-    free = BENCHMARK.rate(REPEATS, shape, 60, skewed=skewed, seed=10)
+    free = inspection.rate(REPEATS, shape, 60, skewed=skewed, seed=10)
     assert LOW < free < HIGH
-    exact = BENCHMARK.rate(REPEATS, shape, 60, skewed=skewed, exact=True, sampling="exact", seed=11)
+    exact = inspection.rate(
+        REPEATS, shape, 60, skewed=skewed, exact=True, sampling="exact", seed=11
+    )
     assert LOW < exact < HIGH
-    careful = BENCHMARK.rate(REPEATS, shape, 60, skewed=skewed, exact=True, seed=12)
+    careful = inspection.rate(REPEATS, shape, 60, **counts, seed=12)
     assert careful < 5
 
 
 def test_known_prior_errors_do_not_raise_false_alarms():
-    assert BENCHMARK.noisy_rate(REPEATS, told=False) > 12
-    assert LOW < BENCHMARK.noisy_rate(REPEATS, told=True) < HIGH
+    assert inspection.noisy_rate(REPEATS, told=False) > 12
+    assert LOW < inspection.noisy_rate(REPEATS, told=True) < HIGH
 
 
-@pytest.mark.parametrize("shape", BENCHMARK.SHAPES)
+@pytest.mark.parametrize("shape", inspection.SHAPES)
 def test_shifts_are_found_the_more_the_larger(shape):
-    powers = [BENCHMARK.rate(100, shape, 300, skewed=False, shift=s) for s in (0.1, 0.25, 0.5)]
+    powers = [inspection.rate(100, shape, 300, skewed=False, shift=s) for s in (0.1, 0.25, 0.5)]
     assert powers[0] < powers[1] < powers[2]
     assert powers[2] > 90
 

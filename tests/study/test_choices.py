@@ -5,7 +5,6 @@ from collections import defaultdict
 import numpy as np
 import pytest
 from tiny_study import made_choices, made_record
-
 from unbag.bench.choices import TUNED, Choices, choose, setting_shares
 from unbag.bench.running import cell_runs
 from unbag.bench.study import (
@@ -17,6 +16,7 @@ from unbag.bench.study import (
     METHODS,
     SETTINGS,
 )
+
 from unbag.exceptions import InvalidInputError
 from unbag.priors import risk_weights
 

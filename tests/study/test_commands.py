@@ -4,9 +4,9 @@ import io
 import pytest
 from tiny_study import HERE, grid_records, made_choices, write_cells
 from typer.testing import CliRunner
-
 from unbag.bench import Records, running
 from unbag.bench.study import METHODS, SETTINGS
+
 from unbag.cli import app
 
 ALL_CELLS = {(s, m): [5.0, 6.0] for s in SETTINGS for m in METHODS}

@@ -4,12 +4,12 @@ from xml.etree import ElementTree
 
 import pytest
 from tiny_study import HERE, grid_records, made_choices, with_curves
-
 from unbag.bench.cells import Results
 from unbag.bench.figures import plan_figures, save_figures
 from unbag.bench.records import Records
 from unbag.bench.running import cell_runs, figure_runs
 from unbag.bench.study import STUDY
+
 from unbag.exceptions import InvalidInputError, MissingDependencyError
 
 OF_MNIST = ["overfitting", "regularisation", "prior-noise", "rows", "grid-mnist"]

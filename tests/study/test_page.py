@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from tiny_study import HERE, grid_records, made_choices, made_record, write_cells
-
 from unbag.bench.cells import Results
 from unbag.bench.page import BLOCKS, fill, fill_page
 from unbag.bench.records import Records
 from unbag.bench.study import METHODS, SETTINGS
+
 from unbag.exceptions import InvalidInputError
 
 ROOT = Path(__file__).parents[2]

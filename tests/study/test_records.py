@@ -3,9 +3,9 @@ import json
 import numpy as np
 import pytest
 from tiny_study import HERE, made_choices, made_record
-
 from unbag.bench.records import Environment, Record, Records, thinned
 from unbag.bench.study import Run
+
 from unbag.exceptions import InvalidInputError
 from unbag.files import write_whole
 from unbag.training import Outcome

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 from tiny_study import FEATURES, K
-
 from unbag.bench.study import METHODS, SETTINGS, STUDY, Data, Run, rows_in_bags
+
 from unbag.datasets import SOURCES
 from unbag.exceptions import InvalidInputError
 

@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 
 import pytest
 from tiny_study import HERE, made_choices, made_record, write_cells
-
 from unbag.bench.cells import Results, p_value, published
 from unbag.bench.records import Records
 from unbag.bench.running import cell_runs
@@ -22,6 +21,7 @@ from unbag.bench.tables import (
     ranking,
     write_tables,
 )
+
 from unbag.exceptions import InvalidInputError
 
 HALF = "symmetric-0.5"

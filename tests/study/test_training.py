@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from tiny_study import install, made_choices, plain
-
 from unbag.bench import Choices, Records, run_study, running
 from unbag.bench.running import cell_runs, figure_runs, quick_choices
 from unbag.bench.study import METHODS, SETTINGS, STUDY, Spec
+
 from unbag.exceptions import InvalidInputError
 
 PART = {

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
-
 from unbag.bench import choices, running, study
 from unbag.bench.choices import Choices
 from unbag.bench.records import Environment, Record, Records, thinned
 from unbag.bench.study import ALPHAS, ASCENT_SCALES, SETTINGS, STUDY, Spec
+
 from unbag.datasets import Dataset
 
 K, FEATURES = 10, 6

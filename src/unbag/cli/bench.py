@@ -8,10 +8,10 @@ __all__ = ["bench"]
 
 
 def bench(context: typer.Context) -> None:
-    """Say where the command is now; the study is no part of the installed package."""
+    """Name the command that took its place."""
     command = " ".join(["python -m study", *context.args])
     print_error(
-        "`unbag bench` is now `python -m study`, which a clone of the project has and the installed "
-        f"package has not; in the clone's folder, run: {command}"
+        "`unbag bench` is now `python -m study`. It is part of the project's repository, not of the "
+        f"installed package; in the folder of a clone, run: {command}"
     )
     raise typer.Exit(2)

@@ -1,0 +1,38 @@
+"""``python -m study.checks NAME``: measure and print the tables, or print those of a record."""
+
+import argparse
+import importlib
+import inspect
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+NAMES = ("causes", "coverage", "inspection", "precision", "small_bags", "tables", "tuning")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a check; the parameters of its ``measure`` are options."""
+    parser = argparse.ArgumentParser(prog="python -m study.checks", description=__doc__)
+    checks = parser.add_subparsers(dest="name", required=True)
+    for name in NAMES:
+        module = importlib.import_module(f"study.checks.{name}")
+        check = checks.add_parser(
+            name, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        for number in inspect.signature(module.measure).parameters.values():
+            check.add_argument(f"--{number.name}", type=int, default=number.default)
+        check.add_argument("--record", type=Path, help="write the results to this file")
+        check.add_argument("--table", type=Path, help="print the tables of this record")
+        check.set_defaults(module=module)
+    given = vars(parser.parse_args(arguments))
+    module, record_file, table_file = given.pop("module"), given.pop("record"), given.pop("table")
+    del given["name"]
+    record = json.loads(table_file.read_text(encoding="utf-8")) if table_file else {}
+    for record in [] if table_file else module.measure(**given):
+        if record_file:
+            record_file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(module.table(record))
+
+
+if __name__ == "__main__":
+    main()

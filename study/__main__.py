@@ -147,10 +147,9 @@ def _print_errors(results: Results) -> None:
         table.add_column(method, justify="right", no_wrap=True)
     columns = results.cells[["error_mean", "paper_error_mean"]]
     texts = columns.map("{:.1f}".format).replace("nan", "—")
-    for dataset in results.datasets:
+    for dataset, rows in texts.groupby("dataset", sort=False):
         table.add_row(f"[bold]{DATASET_NAMES[dataset]}[/bold]")
-        for setting in SETTINGS:
-            cells = texts.loc[(dataset, setting)]
+        for setting, cells in rows.groupby("setting", sort=False):
             table.add_row(setting, *cells["error_mean"])
             table.add_row("  paper", *cells["paper_error_mean"], style="dim")
     Console().print(table)

@@ -200,7 +200,8 @@ def ranking(results: Results) -> list[Block]:
     """Count the datasets in which ``u-prr`` is best, or not significantly worse, by setting."""
     whole = _whole(results.cells)
     smallest = whole["error_mean"].groupby(["dataset", "setting"]).transform("min")
-    own = whole.assign(best=whole["error_mean"] == smallest).xs("u-prr", level="method")
+    own = whole.assign(best=whole["error_mean"] == smallest)
+    own = own[own.index.isin(["u-prr"], level="method")]
     paper = published().xs("u-prr", level="method").groupby("setting")["bold"]
     groups = own.groupby("setting")
     counts = pd.DataFrame(
@@ -232,6 +233,7 @@ def _whole(cells: pd.DataFrame) -> pd.DataFrame:
 def behind(results: Results) -> list[Block]:
     """List where ``u-prr`` is significantly worse than the best, and what ``prop-cr`` has in it."""
     rows, n_whole, without, with_published = [], 0, 0, 0
+    errors = dict(list(results.errors.groupby(KEY[:2])))
     for (dataset, setting), cells in _whole(results.cells).groupby(KEY[:2], sort=False):
         cells = cells.droplevel(KEY[:2])
         own, best = cells.loc["u-prr"], cells.loc[cells["error_mean"].idxmin()]
@@ -242,7 +244,7 @@ def behind(results: Results) -> list[Block]:
             rows.append(
                 (DATASET_NAMES[dataset], setting, shown[0], f"`{best.name}`", shown[1], paper)
             )
-        others = results.errors.loc[(dataset, setting)].drop("prop-cr")
+        others = errors[dataset, setting].droplevel(KEY[:2]).drop("prop-cr")
         fair = p_values(others)["u-prr"] >= SIGNIFICANCE
         rival = cells.loc["prop-cr"].paper_error_mean, cells.loc["prop-cr"].paper_error_std
         different = differs(own.error_mean, own.error_std, own.trials, *rival)
@@ -263,8 +265,8 @@ def behind(results: Results) -> list[Block]:
 
 def claim() -> list[Block]:
     """List published cells with a smaller mean error than ``u-prr`` of the same setting."""
-    own = published().xs("u-prr", level="method")
-    cells = published().join(own, rsuffix="_own").reset_index()
+    own = published().xs("u-prr", level="method").add_suffix("_own")
+    cells = published().join(own).reset_index()
     cells = cells[cells["error_mean"] < cells["error_mean_own"]]
     rows = [
         (

@@ -18,9 +18,8 @@ LOW, HIGH = 1.2, 8.8
 def test_false_alarms_are_as_rare_as_they_claim(shape, skewed):
     free = inspection.rate(REPEATS, shape, 60, skewed=skewed, seed=10)
     assert LOW < free < HIGH
-    exact = inspection.rate(
-        REPEATS, shape, 60, skewed=skewed, exact=True, sampling="exact", seed=11
-    )
+    counts = {"skewed": skewed, "exact": True}
+    exact = inspection.rate(REPEATS, shape, 60, **counts, sampling="exact", seed=11)
     assert LOW < exact < HIGH
     careful = inspection.rate(REPEATS, shape, 60, **counts, seed=12)
     assert careful < 5

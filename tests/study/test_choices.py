@@ -5,9 +5,9 @@ from collections import defaultdict
 import numpy as np
 import pytest
 from tiny_study import made_choices, made_record
-from unbag.bench.choices import TUNED, Choices, choose, setting_shares
-from unbag.bench.running import cell_runs
-from unbag.bench.study import (
+
+from study.choices import TUNED, Choices, choose, setting_shares
+from study.plan import (
     ALPHAS,
     ASCENT_SCALES,
     BATCH_DIVISORS,
@@ -15,8 +15,8 @@ from unbag.bench.study import (
     LEARNING_RATES,
     METHODS,
     SETTINGS,
+    cell_runs,
 )
-
 from unbag.exceptions import InvalidInputError
 from unbag.priors import risk_weights
 

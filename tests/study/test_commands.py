@@ -4,16 +4,17 @@ import io
 import pytest
 from tiny_study import HERE, grid_records, made_choices, write_cells
 from typer.testing import CliRunner
-from unbag.bench import Records, running
-from unbag.bench.study import METHODS, SETTINGS
 
-from unbag.cli import app
+from study.__main__ import app
+from study.plan import METHODS, SETTINGS
+from study.records import Records
+from study.training import Trainer
 
 ALL_CELLS = {(s, m): [5.0, 6.0] for s in SETTINGS for m in METHODS}
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["bench", *map(str, arguments)], env={"COLUMNS": "80"})
+    return CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "80"})
 
 
 @pytest.fixture(autouse=True)
@@ -29,9 +30,9 @@ def asked(monkeypatch):
 
     def study(results, **arguments):
         calls.append({"results": str(results), **arguments})
-        return running.Report(Records(results), trained=3, found=4)
+        return Trainer(Records(results), "cpu", "float32", False, 1, {1, 2, 3}, {1, 2, 3, 4})
 
-    monkeypatch.setattr("unbag.cli.bench.run_study", study)
+    monkeypatch.setattr("study.__main__.run_study", study)
     return calls
 
 
@@ -41,8 +42,8 @@ def test_a_quick_run_from_end_to_end():
     result = run(*arguments, "--settings", "asymmetric,non-square", "--device", "cpu")
     assert result.exit_code == 0, result.output
     assert "Trained 4 models in " in result.stdout
-    assert "0 were there already. Records: bench-quick" in result.stdout
-    assert result.stdout.endswith("Next: unbag bench table --quick\n")
+    assert "0 were there already. Records: study-quick" in result.stdout
+    assert result.stdout.endswith("Next: python -m study table --quick\n")
     assert result.stderr == ""  # no progress bar where there is no terminal
     lines = [line.split() for line in result.stdout.splitlines()]
     heading = next(line for line in lines if line == list(METHODS))
@@ -63,11 +64,11 @@ def test_what_is_asked_for(asked):
     result = run("run")
     assert result.exit_code == 0, result.output
     assert result.stdout == (
-        "Trained 3 models in 0 s; 4 were there already. Records: results/bench\n"
-        "Next: unbag bench table\n"
+        "Trained 3 models in 0 s; 4 were there already. Records: results/study\n"
+        "Next: python -m study table\n"
     )
     assert asked[0] == {
-        "results": "results/bench",
+        "results": "results/study",
         "datasets": ("pendigits", "usps", "mnist", "fashion-mnist", "kmnist", "cifar10"),
         "settings": list(SETTINGS),
         "methods": list(METHODS),
@@ -95,13 +96,13 @@ def test_what_is_asked_for(asked):
     assert asked[1]["methods"] == ["u-prr"]
     assert (asked[1]["trials"], asked[1]["figures"], asked[1]["precision"]) == (2, True, "bf16")
     assert asked[1]["ablations"]
-    assert result.stdout.endswith("Next: unbag bench table --results 'my folder'\n")
+    assert result.stdout.endswith("Next: python -m study table --results 'my folder'\n")
 
 
 def test_quick_is_short_by_default(asked):
     assert run("run", "--quick").exit_code == 0
     assert (asked[0]["datasets"], asked[0]["trials"]) == (("pendigits", "usps"), 1)
-    assert asked[0]["results"] == "bench-quick"
+    assert asked[0]["results"] == "study-quick"
     assert asked[0]["quick"]
 
 
@@ -109,10 +110,10 @@ def test_a_stop_by_the_keyboard_says_what_is_kept(monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unbag.cli.bench.run_study", stopped)
+    monkeypatch.setattr("study.__main__.run_study", stopped)
     result = run("run")
     assert result.exit_code == 130
-    assert "in results/bench; the same command goes on with the rest." in result.stderr
+    assert "in results/study; the same command goes on with the rest." in result.stderr
     assert "Traceback" not in result.output
 
 
@@ -131,7 +132,7 @@ def test_a_dataset_that_is_not_there_says_how_to_get_it(here, monkeypatch):
         (["run", "--datasets", ","], "datasets must be some of pendigits"),
         (["run", "--methods", "u-prr,best"], "methods must be one of 'biased'"),
         (["run", "--device", "gpu"], "device must be 'auto'"),
-        (["table"], "results must be a folder with records, got results/bench; make some with"),
+        (["table"], "results must be a folder with records, got results/study; make some with"),
         (["figures", "--results", "none"], "results must be a folder with records, got none"),
         (["page", "none.md"], "results must be a folder with records"),
         (["page", "none.md", "--results", "there"], "none.md: No such file or directory"),
@@ -165,7 +166,7 @@ def test_options_that_do_not_fit_are_refused(arguments, message):
 
 
 def test_tables_go_to_a_file_or_the_terminal(here):
-    write_cells(here / "results/bench", ALL_CELLS)
+    write_cells(here / "results/study", ALL_CELLS)
     printed = run("table", "--format", "html")
     assert printed.stdout.startswith("<!DOCTYPE html>")
     result = run("table", "--format", "html", "--output", "tables.html")
@@ -174,6 +175,7 @@ def test_tables_go_to_a_file_or_the_terminal(here):
     assert run("table").stdout.startswith("# The study of Tang et al. (2022)\n")
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_figures_that_cannot_be_drawn_name_the_command(here):
     choices = write_cells(here / "some", ALL_CELLS, made_choices("usps"))
     Records(here / "some").add(grid_records(choices), HERE)
@@ -183,7 +185,7 @@ def test_figures_that_cannot_be_drawn_name_the_command(here):
     assert (here / "drawn/grid-usps.svg").is_file()
     assert (
         "rows skipped, its runs are missing: "
-        "unbag bench run --datasets mnist --figures --results some\n"
+        "python -m study run --datasets mnist --figures --results some\n"
     ) in result.stderr
     assert len(result.stderr.splitlines()) == 8
 
@@ -191,24 +193,24 @@ def test_figures_that_cannot_be_drawn_name_the_command(here):
 def test_a_page_is_refilled(here):
     write_cells(here / "some", ALL_CELLS)
     page = here / "page.md"
-    page.write_text("<!-- bench: ranking -->\n<!-- end -->\n")
+    page.write_text("<!-- study: ranking -->\n<!-- end -->\n")
     result = run("page", "page.md", "--results", "some")
     assert result.exit_code == 0, result.output
     assert "| all | 4 of 4 | 4 of 4 | 23 of 24 |" in page.read_text(encoding="utf-8")
-    page.write_text("<!-- bench: rank -->\n<!-- end -->\n")
+    page.write_text("<!-- study: rank -->\n<!-- end -->\n")
     result = run("page", "page.md", "--results", "some")
     assert result.exit_code == 1
-    assert "page.md, line 1: a block must be one of 'legend'" in result.stderr
+    assert "page.md, line 1: a block must stand between" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("command", "example"),
     [
-        ([], "unbag bench run --quick"),
-        (["run"], "unbag bench run --datasets pendigits,usps --methods prop,u-prr"),
-        (["table"], "unbag bench table --format html --output tables.html"),
-        (["figures"], "unbag bench figures --format svg --output figures"),
-        (["page"], "unbag bench page docs/reproduction.md"),
+        ([], "python -m study run --quick"),
+        (["run"], "python -m study run --datasets pendigits,usps --methods prop,u-prr"),
+        (["table"], "python -m study table --format html --output tables.html"),
+        (["figures"], "python -m study figures --format svg --output figures"),
+        (["page"], "python -m study page docs/reproduction.md"),
     ],
 )
 def test_help_has_an_example(command, example):

@@ -6,12 +6,21 @@ import numpy as np
 import pytest
 from tiny_study import HERE, made_choices, made_record, plain, write_cells
 from unbag.bench import Records, Results, run_study, running
-from unbag.bench.cells import Published, differs, published
-from unbag.bench.ours import ablations, noise, ours
-from unbag.bench.running import ABLATIONS, ablation_runs, noise_runs
-from unbag.bench.study import OURS, SETTINGS, STUDY, Data, Run, our_run
-from unbag.bench.tables import write_tables
 
+from study.ours import ablations, noise, ours
+from study.plan import (
+    ABLATIONS,
+    OURS,
+    SETTINGS,
+    STUDY,
+    Data,
+    Run,
+    ablation_runs,
+    noise_runs,
+    our_run,
+)
+from study.results import Published, differs, published
+from study.tables import write_tables
 from unbag.exceptions import InvalidInputError
 from unbag.methods.crossfit import CrossFit
 from unbag.methods.jobs import prepare

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 from tiny_study import HERE, grid_records, made_choices, made_record, write_cells
-from unbag.bench.cells import Results
-from unbag.bench.page import BLOCKS, fill, fill_page
-from unbag.bench.records import Records
-from unbag.bench.study import METHODS, SETTINGS
 
+from study.page import BLOCKS, fill, fill_page
+from study.plan import METHODS, SETTINGS
+from study.records import Records
+from study.results import Results
 from unbag.exceptions import InvalidInputError
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reproduction.md"
 ALL = "\n".join(
-    f"Text on {name}.\n<!-- bench: {name} -->\nof before\n<!-- end -->" for name in BLOCKS
+    f"Text on {name}.\n<!-- study: {name} -->\nof before\n<!-- end -->" for name in BLOCKS
 )
 
 
@@ -29,7 +29,7 @@ def results(tmp_path):
 
 
 def block(text, name):
-    return re.search(rf"<!-- bench: {name} -->\n\n(.*?)\n\n<!-- end -->", text, re.DOTALL)[1]
+    return re.search(rf"<!-- study: {name} -->\n\n(.*?)\n\n<!-- end -->", text, re.DOTALL)[1]
 
 
 def test_every_block_is_filled_and_stays(results):
@@ -58,7 +58,7 @@ def test_what_the_blocks_say(results):
     assert where in block(filled, "environment")
     assert "237 models in 118 s of device time" in block(filled, "environment")
     assert "![grid-pendigits](figures/grid-pendigits.svg)" in block(filled, "figures")
-    assert "- rows: `unbag bench run --datasets mnist --figures`" in block(filled, "figures")
+    assert "- rows: `python -m study run --datasets mnist --figures`" in block(filled, "figures")
     assert "3 trials only: Pendigits (all 32 cells)." in block(filled, "missing")
 
 
@@ -113,15 +113,22 @@ def test_text_without_blocks_is_left_alone(results):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("\n<!-- bench: nothing -->\n<!-- end -->", r"p.md, line 2: .*'legend'.*got 'nothing'"),
-        ("<!-- bench: runs -->\ntext", r"p.md, line 1: the block 'runs' has no <!-- end -->"),
-        ("a\nb\n<!-- end -->", r"p.md, line 3: <!-- end --> without a block"),
+        ("\n<!-- study: nothing -->\n<!-- end -->", r"p.md, line 2: .*'legend'.*got <!-- study: n"),
         (
-            "<!-- bench: runs -->\n<!-- bench: claim -->\n<!-- end -->\n<!-- end -->",
-            r"p.md, line 2: a block begins inside 'runs'",
+            "<!-- study: runs -->\ntext",
+            r"p.md, line 1: a block must .*; got <!-- study: runs -->\.$",
         ),
-        ("<!-- bench runs -->\n<!-- end -->", r"p.md, line 1: a mark must read .*got '<!-- bench"),
-        ("<!-- bench: runs --> text\n<!-- end -->", "line 1: a mark must read"),
+        ("a\nb\n<!-- end -->", r"p.md, line 3: .*; got <!-- end -->\.$"),
+        (
+            "<!-- study: runs -->\n<!-- study: claim -->\n<!-- end -->\n<!-- end -->",
+            r"p.md, line 1: .*got <!-- study: runs --> and then <!-- study: claim -->\.$",
+        ),
+        (
+            "<!-- study runs -->\n<!-- end -->",
+            r"p.md, line 1: a block must stand .*got <!-- study r",
+        ),
+        ("<!-- bench: runs -->\n<!-- end -->", r"p.md, line 1: .*got <!-- bench: runs"),
+        ("<!-- study: runs --> text\n<!-- end -->", r"line 1: .*got <!-- study: runs --> text and"),
     ],
 )
 def test_marks_that_do_not_fit_are_told_with_their_line(results, text, message):
@@ -129,6 +136,7 @@ def test_marks_that_do_not_fit_are_told_with_their_line(results, text, message):
         fill(text, results, name="p.md")
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_a_page_is_refilled_in_place_with_its_figures(results, tmp_path):
     page = tmp_path / "docs/page.md"
     page.parent.mkdir()
@@ -148,14 +156,14 @@ def test_a_page_is_refilled_in_place_with_its_figures(results, tmp_path):
 
 def test_a_page_without_figures_draws_none(results, tmp_path):
     page = tmp_path / "page.md"
-    page.write_text("<!-- bench: claim -->\n<!-- end -->\n")
+    page.write_text("<!-- study: claim -->\n<!-- end -->\n")
     assert fill_page(page, results) == []
     assert not (tmp_path / "figures").exists()
 
 
 def test_a_damaged_page_is_left_as_it_is(results, tmp_path):
     page = tmp_path / "page.md"
-    page.write_text("<!-- bench: claim -->\n<!-- end -->\n<!-- end -->\n")
+    page.write_text("<!-- study: claim -->\n<!-- end -->\n<!-- end -->\n")
     before = page.read_bytes()
     with pytest.raises(InvalidInputError, match=r"page\.md, line 3"):
         fill_page(page, results)
@@ -167,20 +175,20 @@ class TestCommittedPage:
     def test_it_is_that_of_the_records(self):
         text = PAGE.read_text(encoding="utf-8")
         # By line first, so that a failure names the one that differs.
-        filled = fill(text, Results(ROOT / "results/bench"))
+        filled = fill(text, Results(ROOT / "results/study"))
         assert text.splitlines() == filled.splitlines()
         assert text == filled
 
     def test_it_shows_every_block(self):
         text = PAGE.read_text(encoding="utf-8")
-        assert set(re.findall(r"<!-- bench: (\S+) -->", text)) == set(BLOCKS)
+        assert set(re.findall(r"<!-- study: (\S+) -->", text)) == set(BLOCKS)
 
     def test_its_figures_are_there(self):
         for link in re.findall(r"!\[.*?\]\((.*?)\)", PAGE.read_text(encoding="utf-8")):
             assert (PAGE.parent / link).is_file()
 
     def test_it_changes_with_the_records(self, tmp_path):
-        shutil.copytree(ROOT / "results/bench", tmp_path / "bench")
+        shutil.copytree(ROOT / "results/study", tmp_path / "bench")
         records = Records(tmp_path / "bench")
         first = next(iter(records))
         shutil.rmtree(tmp_path / "bench" / first.run.dataset)

@@ -3,9 +3,9 @@ import json
 import numpy as np
 import pytest
 from tiny_study import HERE, made_choices, made_record
-from unbag.bench.records import Environment, Record, Records, thinned
-from unbag.bench.study import Run
 
+from study.plan import Run
+from study.records import Record, Records, key_of, thinned
 from unbag.exceptions import InvalidInputError
 from unbag.files import write_whole
 from unbag.training import Outcome
@@ -35,7 +35,7 @@ def test_every_field_survives(tmp_path, record):
     again = Records(tmp_path)
     assert again[record.run] == record
     assert list(again) == [record]
-    assert again.environments == {HERE.key: HERE}
+    assert again.environments == {key_of(HERE): HERE}
 
 
 def test_runs_that_choose_lie_in_a_file_of_their_own(tmp_path):
@@ -49,12 +49,12 @@ def test_runs_that_choose_lie_in_a_file_of_their_own(tmp_path):
 
 
 def test_environments_of_two_days_are_kept_apart(tmp_path):
-    other = Environment("another machine", "bf16", "2026-01-03", HERE.versions)
+    other = {**HERE, "hardware": "another machine", "date": "2026-01-03"}
     second = made_choices().run("asymmetric", "u-prr", 1)
     Records(tmp_path).add([made_record(RUN, 5.0)], HERE)
-    Records(tmp_path).add([made_record(second, 6.0, environment=other.key)], other)
+    Records(tmp_path).add([made_record(second, 6.0, environment=key_of(other))], other)
     again = Records(tmp_path)
-    assert [again.environments[r.environment].hardware for r in again] == [
+    assert [again.environments[r.environment]["hardware"] for r in again] == [
         "a test",
         "another machine",
     ]
@@ -128,7 +128,6 @@ def make_outcome(errors, diverged=False, **history):
 def test_the_record_of_an_outcome():
     record = Record.of(RUN, make_outcome([0.5, 0.1, 0.2]), "key")
     assert (record.error, record.best_error, record.n_epochs) == (0.2, 0.1, 3)
-    assert record.drop == pytest.approx(0.1)
     assert record.epochs == (1, 2, 3)
     assert record.errors == (0.5, 0.1, 0.2)
     assert record.risks == (2.0, 0.5, -1.0)
@@ -151,7 +150,7 @@ def test_runs_that_choose_keep_no_curve():
 def test_a_run_that_failed_before_its_first_test_is_wrong_everywhere(tmp_path):
     nothing = np.full(2, np.nan)
     outcome = make_outcome(nothing, diverged=True, label_free_error=nothing)
-    record = Record.of(CHOOSING, outcome, HERE.key)
+    record = Record.of(CHOOSING, outcome, key_of(HERE))
     assert (record.error, record.best_error, record.label_free_error) == (1.0, 1.0, None)
     assert record.diverged
     Records(tmp_path).add([record], HERE)

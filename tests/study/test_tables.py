@@ -4,13 +4,14 @@ import math
 import re
 from html.parser import HTMLParser
 
+import pandas as pd
 import pytest
 from tiny_study import HERE, made_choices, made_record, write_cells
-from unbag.bench.cells import Results, p_value, published
-from unbag.bench.records import Records
-from unbag.bench.running import cell_runs
-from unbag.bench.study import METHODS, SETTINGS, STUDY
-from unbag.bench.tables import (
+
+from study.plan import METHODS, SETTINGS, STUDY, cell_runs
+from study.records import Records
+from study.results import Results, p_value, published
+from study.tables import (
     PAPER_TABLES,
     agreement,
     behind,
@@ -21,7 +22,6 @@ from unbag.bench.tables import (
     ranking,
     write_tables,
 )
-
 from unbag.exceptions import InvalidInputError
 
 HALF = "symmetric-0.5"
@@ -34,29 +34,28 @@ def whole(error=10.0, setting=HALF, **others):
     return {(setting, method): named.get(method, plain) for method in METHODS}
 
 
+def rows_of(table):
+    return [tuple(row) for row in table.to_numpy().tolist()]
+
+
 def bold(results, setting=HALF):
-    return [cell.method for cell in results.setting_cells("pendigits", setting) if cell.bold]
+    cells = results.cells[results.cells["bold"]].index
+    return [method for dataset, where, method in cells if (dataset, where) == ("pendigits", setting)]
 
 
 # ------------------------------------------------------------------------------- the numbers
 
 
 def test_the_paper_has_192_cells():
-    assert set(published()) == {(d, s, m) for d in STUDY for s in SETTINGS for m in METHODS}
-    assert sum(cell.bold for cell in published().values()) == 39
-    cell = published()["kmnist", "non-square", "u-prr"]
-    assert (cell.error_mean, cell.error_std, cell.drop_mean, cell.drop_std, cell.bold) == (
-        26.4,
-        0.74,
-        2.95,
-        1.15,
-        False,
-    )
+    assert set(published().index) == {(d, s, m) for d in STUDY for s in SETTINGS for m in METHODS}
+    assert len(published()) == 192
+    assert published()["bold"].sum() == 39
+    assert list(published().loc["kmnist", "non-square", "u-prr"]) == [26.4, 0.74, 2.95, 1.15, False]
 
 
 def test_a_cell_by_hand(tmp_path):
     write_cells(tmp_path, {(HALF, "prop"): [4.0, 5.0, 9.0]})
-    cell = Results(tmp_path).cells["pendigits", HALF, "prop"]
+    cell = Results(tmp_path).cells.loc[("pendigits", HALF, "prop")]
     assert cell.trials == 3
     assert cell.error_mean == pytest.approx(6)
     assert cell.error_std == pytest.approx(math.sqrt(7))  # (4 + 1 + 9) / 2
@@ -67,7 +66,7 @@ def test_a_cell_by_hand(tmp_path):
 
 def test_a_cell_of_one_trial_or_none(tmp_path):
     write_cells(tmp_path, {(HALF, "prop"): [4.0]})
-    one, none = (Results(tmp_path).cells["pendigits", HALF, m] for m in ("prop", "biased"))
+    one, none = (Results(tmp_path).cells.loc[("pendigits", HALF, m)] for m in ("prop", "biased"))
     assert one.error_mean == pytest.approx(4)
     assert math.isnan(one.error_std)
     assert (none.trials, none.bold, math.isnan(none.error_mean)) == (0, False, True)
@@ -78,9 +77,9 @@ def test_the_best_of_the_grid_is_that_of_the_test_error(tmp_path):
     runs = [choices.run(HALF, "u-prr", trial, oracle=True) for trial in range(2)]
     Records(tmp_path).add([made_record(run, 3.0 + run.trial) for run in runs], HERE)
     results = Results(tmp_path)
-    assert results.cells["pendigits", HALF, "u-prr"].grid_mean == pytest.approx(3.5)
-    assert results.cells["pendigits", HALF, "u-prr"].error_mean == pytest.approx(6.5)
-    assert results.cells["pendigits", HALF, "prop"].best_of_grid == {}
+    assert results.cells.loc[("pendigits", HALF, "u-prr")].grid_mean == pytest.approx(3.5)
+    assert results.cells.loc[("pendigits", HALF, "u-prr")].error_mean == pytest.approx(6.5)
+    assert results.cells.loc[("pendigits", HALF, "prop")].grid_trials == 0
     assert bold(results) == ["prop"]  # what is chosen with labels does not compete
 
 
@@ -96,17 +95,17 @@ def test_the_best_of_the_grid_is_that_of_the_test_error(tmp_path):
     ],
 )
 def test_p_values_by_hand(differences, expected):
-    first = {i: 7.1 + 3 * i for i in range(len(differences))}
-    second = {i: value + differences[i] for i, value in first.items()}
+    first = 7.1 + 3.0 * pd.Series(range(len(differences)))
+    second = first + differences
     assert p_value(second, first) == pytest.approx(expected, abs=5e-4)
     assert p_value(first, second) == p_value(second, first)
 
 
 def test_trials_are_paired_by_their_number():
-    first = {0: 1.0, 1: 2.0, 2: 3.0, 9: 50.0}
-    second = {2: 3.5, 1: 2.5, 0: 1.5, 7: 90.0}
+    first = pd.Series({0: 1.0, 1: 2.0, 2: 3.0, 9: 50.0})
+    second = pd.Series({2: 3.5, 1: 2.5, 0: 1.5, 7: 90.0})
     assert p_value(first, second) == 0.0  # the same difference in all three
-    assert p_value({0: 1.0, 1: 2.0}, {1: 2.0, 2: 3.0}) is None
+    assert math.isnan(p_value(first[[0, 1]], second[[1, 2]]))
 
 
 def test_bold_are_the_smallest_mean_and_those_a_test_does_not_tell_from_it(tmp_path):
@@ -179,12 +178,12 @@ def test_missing_cells_are_marked_and_show_the_papers(tmp_path):
     write_cells(tmp_path, {(HALF, "prop"): [4.0, 5.0]})
     results = Results(tmp_path)
     table = paper_table(results, "symmetric")
-    assert len(table.rows) == 12
-    first = dict(zip(table.headings, table.rows[0], strict=True))
+    assert len(rows_of(table)) == 12
+    first = dict(zip(list(table), rows_of(table)[0], strict=True))
     assert first["prop"] == "**4.50 (0.71)**\nΔ 0.50\npaper **5.80**\ndiff −1.30\n2 trials"
     assert first["biased"] == "—\npaper 11.54"
     assert (first["dataset"], first["a"]) == ("Pendigits", "0.5")
-    assert [row[0] for row in paper_table(results, "non-square").rows][-1] == "CIFAR-10"
+    assert [row[0] for row in rows_of(paper_table(results, "non-square"))][-1] == "CIFAR-10"
 
 
 # ------------------------------------------------------------------------ what they come to
@@ -202,9 +201,9 @@ def test_agreement_is_within_points_or_deviations(tmp_path):
         },
     )
     _, table, by_dataset = agreement(Results(tmp_path))
-    assert by_dataset.headings == ("near, by dataset", "Pendigits")
-    assert by_dataset.rows[:2] == (("`biased`", "1 of 2"), ("`prop`", "1 of 1"))
-    rows = {row[0]: row[1:] for row in table.rows}
+    assert list(by_dataset) == ["near, by dataset", "Pendigits"]
+    assert rows_of(by_dataset)[:2] == [("`biased`", "1 of 2"), ("`prop`", "1 of 1")]
+    rows = {row[0]: row[1:] for row in rows_of(table)}
     assert rows["`prop`"] == ("1 of 1", "+2.15", "")
     assert rows["`u-prr`"] == ("0 of 1", "+1.55", "")
     assert rows["`biased`"] == ("1 of 2", "+1.08", "")
@@ -217,7 +216,7 @@ def test_small_deviations_leave_a_point_and_a_half(tmp_path):
     for error, near in ((9.41, "1 of 1"), (9.43, "0 of 1")):
         write_cells(tmp_path, {(HALF, "prop"): [error]}, made_choices("usps"))
         _, table, _ = agreement(Results(tmp_path))
-        assert table.rows[1][1] == near
+        assert rows_of(table)[1][1] == near
 
 
 def test_the_rank_of_u_prr(tmp_path):
@@ -228,7 +227,7 @@ def test_the_rank_of_u_prr(tmp_path):
     errors |= whole(20.0, "non-square", u_prr=best, prop=[])  # not whole, so not counted
     write_cells(tmp_path, errors)
     _, table = ranking(Results(tmp_path))
-    assert [row[1:] for row in table.rows] == [
+    assert [row[1:] for row in rows_of(table)] == [
         ("1 of 1", "1 of 1", "6 of 6"),
         ("0 of 1", "0 of 1", "6 of 6"),
         ("0 of 1", "1 of 1", "6 of 6"),
@@ -251,10 +250,10 @@ def test_where_u_prr_is_behind_and_what_prop_cr_has_in_it(tmp_path):
     write_cells(tmp_path, errors)
     text, table, counts = behind(Results(tmp_path))
     assert "2 of 4" in text
-    assert table.rows == (
+    assert rows_of(table) == [
         ("Pendigits", HALF, "4.13 (0.15)", "`prop-cr`", "3.10 (0.10)", "5.85"),
         ("Pendigits", "non-square", "20.13 (0.15)", "`prop-cr`", "4.13 (0.15)", "5.05"),
-    )
+    ]
     assert "in 2 of 4 settings. Without `prop-cr` it is in 3; with" in counts
     assert "in the place of ours in 2 (" in counts
 
@@ -262,14 +261,14 @@ def test_where_u_prr_is_behind_and_what_prop_cr_has_in_it(tmp_path):
 def test_the_papers_claim_is_held_against_its_cells():
     text, table = claim()
     assert "5 in all" in text
-    assert {row[:3] for row in table.rows} == {
+    assert {row[:3] for row in rows_of(table)} == {
         ("Fashion-MNIST", "non-square", "`prop`"),
         ("Fashion-MNIST", "non-square", "`prop-cr`"),
         ("Kuzushiji-MNIST", "non-square", "`prop`"),
         ("Kuzushiji-MNIST", "non-square", "`prop-cr`"),
         ("Kuzushiji-MNIST", "non-square", "`u-flood`"),
     }
-    assert ("**20.28 (0.58)**", "26.40 (0.74)") in {row[3:] for row in table.rows}
+    assert ("**20.28 (0.58)**", "26.40 (0.74)") in {row[3:] for row in rows_of(table)}
 
 
 # --------------------------------------------------------------------------------- the formats
@@ -287,7 +286,7 @@ def test_csv_has_the_columns_of_the_published_cells_and_the_trials(results):
     columns = "dataset setting method error_mean error_std drop_mean drop_std bold trials"
     assert list(rows[0]) == columns.split()
     by_key = {(r["dataset"], r["setting"], r["method"]): r for r in rows}
-    assert list(by_key) == list(results.cells)
+    assert list(by_key) == list(results.cells.index)
     cell = by_key["pendigits", HALF, "u-prr"]
     assert (cell["error_mean"], cell["error_std"]) == ("4.90", "0.74")
     assert (cell["drop_mean"], cell["drop_std"]) == ("2.00", "1.58")
@@ -386,6 +385,6 @@ def test_tables_of_quick_runs_have_only_what_is_there(tmp_path):
 
 @pytest.mark.parametrize("name", PAPER_TABLES)
 def test_a_table_has_the_settings_of_its_name(results, name):
-    columns = paper_table(results, name).headings
-    assert columns[-8:] == METHODS
+    columns = list(paper_table(results, name))
+    assert columns[-8:] == list(METHODS)
     assert ("a" in columns) == (name == "symmetric")

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 from tiny_study import install, made_choices, plain
-from unbag.bench import Choices, Records, run_study, running
-from unbag.bench.running import cell_runs, figure_runs, quick_choices
-from unbag.bench.study import METHODS, SETTINGS, STUDY, Spec
 
+from study import plan, training
+from study.choices import Choices
+from study.plan import METHODS, SETTINGS, STUDY, Spec, cell_runs, figure_runs
+from study.records import Records
+from study.training import quick_choices, run_study
 from unbag.exceptions import InvalidInputError
 
 PART = {
@@ -27,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("small")
 
 @pytest.fixture
 def untrained(monkeypatch):
-    monkeypatch.setattr(running, "fit_many", lambda *_, **__: pytest.fail("something was trained"))
+    monkeypatch.setattr(training, "fit_many", lambda *_, **__: pytest.fail("something was trained"))
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +39,8 @@ def whole(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         install(patch.setattr, patch.setitem)
         report = run_study(folder, **PART)
-    assert report.found == 0
-    assert report.trained == len(report.records)
+    assert len(report.found) == 0
+    assert len(report.trained) == len(report.records)
     return folder
 
 
@@ -62,8 +64,8 @@ def test_every_run_of_the_tables_has_a_record(whole):
 @pytest.mark.usefixtures("untrained")
 def test_what_has_a_record_is_not_run_again(whole):
     report = run_study(whole, **PART)
-    assert report.trained == 0
-    assert report.found == sum(not record.run.held_out for record in report.records)
+    assert len(report.trained) == 0
+    assert len(report.found) == sum(not record.run.held_out for record in report.records)
 
 
 @pytest.mark.usefixtures("untrained")
@@ -80,9 +82,9 @@ def test_only_what_is_new_is_trained(whole, tmp_path):
     choices = Choices.load(whole, "pendigits")
     choices.save(tmp_path)
     few = {**PART, "settings": ["asymmetric"], "methods": ["prop"]}
-    assert run_study(tmp_path, **few).trained == 2
+    assert len(run_study(tmp_path, **few).trained) == 2
     report = run_study(tmp_path, **{**few, "methods": ["prop", "biased"], "trials": 3})
-    assert (report.trained, report.found) == (4, 2)
+    assert (len(report.trained), len(report.found)) == (4, 2)
     assert len(report.records) == 6
 
 
@@ -127,7 +129,7 @@ def test_a_run_that_is_killed_goes_on_and_ends_with_the_same_records(whole, tmp_
     assert seen == sorted(seen)
     assert 0 < seen[1] < seen[-1] < len(Records(whole))
     report = run_study(tmp_path, **PART)
-    assert report.trained == len(Records(whole)) - seen[-1]
+    assert len(report.trained) == len(Records(whole)) - seen[-1]
     assert plain(Records(tmp_path)) == plain(Records(whole))
     assert Choices.load(tmp_path, "pendigits") == Choices.load(whole, "pendigits")
 
@@ -148,12 +150,12 @@ def test_a_stop_by_the_keyboard_keeps_what_is_done(whole, tmp_path, monkeypatch)
     kept = len(Records(tmp_path))
     assert kept > 0
     report = run_study(tmp_path, **PART)
-    assert report.trained == len(report.records) - kept
+    assert len(report.trained) == len(report.records) - kept
     assert plain(report.records) == plain(Records(whole))
 
 
 def test_the_figures_have_their_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(running, "SHARES", (0.5, 1.0))
+    monkeypatch.setattr(plan, "SHARES", (0.5, 1.0))
     choices = replace(made_choices("mnist"), batch_divisor=4)
     choices.save(tmp_path)
     report = run_study(
@@ -170,20 +172,20 @@ def test_the_figures_have_their_runs(tmp_path, monkeypatch):
     # Five rates of dropout and seven of decay share one, which is a cell as well; four settings
     # with four noises; two shares of rows for two methods, one of which is among the noises.
     assert len(wanted) == 11 + 16 + 4 - 1
-    assert report.trained == len(wanted)
+    assert len(report.trained) == len(wanted)
 
 
 def test_quick_runs_choose_nothing(tmp_path):
     arguments = {**PART, "methods": ["prop", "u-prr"], "trials": 1}
     report = run_study(tmp_path, quick=True, **arguments)
-    assert report.trained == 4
+    assert len(report.trained) == 4
     assert Choices.load(tmp_path, "pendigits") == quick_choices("pendigits")
     for record in report.records:
         assert record.run.epochs == record.n_epochs == 50
         assert record.epochs[0] == 5  # not tested every epoch
         assert record.run.hyperparameters == {}
     again = run_study(tmp_path, quick=True, **arguments)
-    assert (again.trained, again.found) == (0, 4)
+    assert (len(again.trained), len(again.found)) == (0, 4)
 
 
 @pytest.mark.usefixtures("untrained")
@@ -238,7 +240,7 @@ def test_a_dataset_without_a_grid_chooses_its_learning_rate_alone(tmp_path, monk
         *[("symmetric-0.5", True)] * 2,
     ]
     assert {(run.epochs, run.batch_divisor) for run in runs} == {(3, 4)}
-    assert run_study(tmp_path, **part, trials=1, device="cpu").trained == 0
+    assert len(run_study(tmp_path, **part, trials=1, device="cpu").trained) == 0
 
 
 def test_one_training_serves_unbiased_and_u_stop(tmp_path, monkeypatch):
@@ -250,13 +252,13 @@ def test_one_training_serves_unbiased_and_u_stop(tmp_path, monkeypatch):
         choices.save(tmp_path / name)
     run_study(tmp_path / "alone", **part, methods=["u-stop"])
     jobs = []
-    fit_many = running.fit_many
+    fit_many = training.fit_many
     monkeypatch.setattr(
-        running, "fit_many", lambda given, **rest: jobs.extend(given) or fit_many(given, **rest)
+        training, "fit_many", lambda given, **rest: jobs.extend(given) or fit_many(given, **rest)
     )
     report = run_study(tmp_path / "both", **part, methods=["unbiased", "u-stop"])
     assert [job.method for job in jobs] == ["unbiased"] * 2
-    assert report.trained == 4
+    assert len(report.trained) == 4
     both = {r.run: r for r in report.records}
     for record in Records(tmp_path / "alone"):
         other = both[record.run]
@@ -265,4 +267,4 @@ def test_one_training_serves_unbiased_and_u_stop(tmp_path, monkeypatch):
         whole = both[replace(record.run, method="unbiased")]
         assert whole.n_epochs == 60
         assert whole.seconds > other.seconds == 0
-    assert run_study(tmp_path / "both", **part, methods=["unbiased", "u-stop"]).trained == 0
+    assert len(run_study(tmp_path / "both", **part, methods=["unbiased", "u-stop"]).trained) == 0

@@ -3,15 +3,20 @@
 from dataclasses import replace
 
 import numpy as np
-from unbag.bench import choices, running, study
-from unbag.bench.choices import Choices
-from unbag.bench.records import Environment, Record, Records, thinned
-from unbag.bench.study import ALPHAS, ASCENT_SCALES, SETTINGS, STUDY, Spec
 
+from study import data, plan, training
+from study.choices import Choices
+from study.plan import ALPHAS, ASCENT_SCALES, SETTINGS, STUDY, Spec
+from study.records import Record, Records, key_of, thinned
 from unbag.datasets import Dataset
 
 K, FEATURES = 10, 6
-HERE = Environment("a test", "float32", "2026-01-02", (("python", "3.12"), ("torch", "2.0")))
+HERE = {
+    "hardware": "a test",
+    "precision": "float32",
+    "date": "2026-01-02",
+    "versions": {"python": "3.12", "torch": "2.0"},
+}
 
 
 def tiny_rows(name):
@@ -27,13 +32,13 @@ def tiny_rows(name):
 
 
 CHANGES = [
-    (study, "load", tiny_rows),
-    (choices, "BATCH_DIVISORS", (4, 8)),
-    (choices, "LEARNING_RATES", (1e-3, 1e-2)),
-    (choices, "ALPHAS", (0.5, 0.7)),
-    (choices, "ASCENT_SCALES", (2.0, 5.0)),
-    (choices, "FLOOD_LEVELS", (0.0, 0.1)),
-    (running, "_QUICK_DIVISOR", 4),
+    (data, "load", tiny_rows),
+    (plan, "BATCH_DIVISORS", (4, 8)),
+    (plan, "LEARNING_RATES", (1e-3, 1e-2)),
+    (plan, "ALPHAS", (0.5, 0.7)),
+    (plan, "ASCENT_SCALES", (2.0, 5.0)),
+    (plan, "FLOOD_LEVELS", (0.0, 0.1)),
+    (training, "_QUICK_DIVISOR", 4),
 ]
 
 
@@ -66,7 +71,7 @@ def made_choices(dataset="pendigits", **changes):
 def made_record(run, error, *, drop=0.0, **values):
     """The record of a run that was never trained; error and drop in percent."""
     defaults = {
-        "environment": HERE.key,
+        "environment": key_of(HERE),
         "error": round(error / 100, 6),
         "best_error": round((error - drop) / 100, 6),
         "n_epochs": run.epochs or 100,
@@ -76,7 +81,7 @@ def made_record(run, error, *, drop=0.0, **values):
 
 
 def write_cells(folder, errors, choices=None):
-    """Write records of cells: errors in percent by (setting, method), one a trial."""
+    """Write records of cells: errors in percent by (setting, method), one per trial."""
     choices = choices or made_choices()
     choices.save(folder)
     records = [

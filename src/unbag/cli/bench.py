@@ -11,7 +11,7 @@ def bench(context: typer.Context) -> None:
     """Name the command that took its place."""
     command = " ".join(["python -m study", *context.args])
     print_error(
-        "`unbag bench` is now `python -m study`. It is part of the project's repository, not of the "
-        f"installed package; in the folder of a clone, run: {command}"
+        "`unbag bench` is now `python -m study`, which is part of the project's repository and not "
+        f"of the installed package; in the folder of a clone, run: {command}"
     )
     raise typer.Exit(2)

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 from tiny_study import FEATURES, K
-from unbag.bench.study import METHODS, SETTINGS, STUDY, Data, Run, rows_in_bags
 
+from study.data import Data
+from study.plan import METHODS, SETTINGS, STUDY, Run, rows_in_bags
 from unbag.datasets import SOURCES
 from unbag.exceptions import InvalidInputError
 
@@ -53,7 +54,7 @@ def test_the_study_is_the_papers():
     shapes = [make(K).shape for make in SETTINGS.values()]
     assert shapes == [(10, 10)] * 3 + [(20, 10)]
     for make in SETTINGS.values():
-        np.testing.assert_array_equal(make(K), make(K))  # one Θ a setting
+        np.testing.assert_array_equal(make(K), make(K))  # one Θ per setting
         assert (make(K)[:10].argmax(1) == np.arange(10)).all()
     np.testing.assert_allclose(np.diag(SETTINGS["symmetric-0.1"](K)), 0.19)
 

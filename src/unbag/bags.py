@@ -98,6 +98,9 @@ class Bags:
         vars(view).update(fields)
         return view
 
+    def _fingerprint_parts(self) -> list[Any]:
+        return [self.source, self.rows, self.bag_index, self.priors]
+
     @cached_property
     def X(self) -> Rows:  # noqa: N802 - the field's own name
         """(n, ...) rows."""

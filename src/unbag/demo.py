@@ -16,7 +16,7 @@ from sklearn.model_selection import train_test_split
 
 from unbag.bags import Bags, make_bags
 from unbag.evaluation import label_free_accuracy
-from unbag.methods import Fit, Job, fit_many
+from unbag.methods import UPRR, Fit, Job, fit_many
 from unbag.priors import asymmetric, symmetric
 from unbag.training import TestSet
 from unbag.validation import import_optional, invalid
@@ -62,16 +62,9 @@ def run_demo(*, seed: int = 0, verbose: bool = False) -> list[DemoRow]:
     train, held_out = bags.train_test_split(test_size=0.25, random_state=seed)
     test = TestSet(X_test, y_test)
     # A strong ascent holds the empirical risk of u-prr near zero, which the plot is to show.
-    hyperparameters = {"u-prr": {"alpha": 0.5, "ascent_scale": 6.0}}
+    strong = {"u-prr": UPRR(alpha=0.5, ascent_scale=6.0)}
     jobs = [
-        Job(
-            train,
-            method=method,
-            hyperparameters=hyperparameters.get(method, {}),
-            epochs=200,
-            seed=seed,
-            test=test,
-        )
+        Job(train, strong.get(method, method), epochs=200, seed=seed, test=test)
         for method in DEMO_METHODS
     ]
     fits = fit_many(jobs, device="cpu", verbose=verbose)
@@ -80,15 +73,15 @@ def run_demo(*, seed: int = 0, verbose: bool = False) -> list[DemoRow]:
 
 def _row(method: str, fit: Fit, held_out: Bags) -> DemoRow:
     with torch.no_grad():
-        predicted = fit.outcome.module(torch.as_tensor(held_out.X)).argmax(1).numpy()
+        predicted = fit.module(torch.as_tensor(held_out.X)).argmax(1).numpy()
     accuracy = label_free_accuracy(predicted, held_out.bag_index, held_out.priors, fit.test_prior)
-    history = fit.outcome.history
+    history = fit.history
     return DemoRow(
         method=method,
         test_error=float(history["test_error"][-1]),
         best_test_error=float(history["test_error"].min()),
         label_free_error=1 - accuracy,
-        epochs=fit.outcome.n_epochs,
+        epochs=fit.n_epochs,
         history=history,
     )
 

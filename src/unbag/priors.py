@@ -95,6 +95,9 @@ class ClassPriors:
             object.__setattr__(self, field, array)  # the way into a frozen dataclass
         object.__setattr__(self, "_bag_index", index)
 
+    def _fingerprint_parts(self) -> list[NDArray[Any]]:
+        return [self.values, self.bag_ids, self.classes]
+
     @classmethod
     def of(cls, priors: Any, *, normalize: bool = False) -> Self:
         """Read class priors from whatever holds them.

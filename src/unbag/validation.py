@@ -15,6 +15,7 @@ __all__ = [
     "as_float_array",
     "as_generator",
     "check_choice",
+    "check_flag",
     "check_number",
     "detached",
     "import_optional",
@@ -57,6 +58,12 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     allowed = list(choices)
     if not isinstance(value, str) or value not in allowed:
         raise invalid(name, f"one of {shorten(allowed, limit=20)}", repr(value))
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuse a value that is not True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise invalid(name, "True or False", repr(value))
 
 
 def check_number(

@@ -15,34 +15,31 @@ from torch import nn
 from unbag.bags import Bags
 from unbag.estimator.predicting import Predicting
 from unbag.evaluation import Calibration
+from unbag.exceptions import InvalidInputError
 from unbag.identity import hash_rows, sketch
-from unbag.methods import Fit, Job, choose_method, fit_many, get_method, soft_epochs
-from unbag.methods.jobs import prepare
+from unbag.methods import Auto, Fit, Job, Method, fit_many, get_method
 from unbag.models import ModuleFactory
 from unbag.objectives.losses import LossOfEveryClass
-from unbag.priors import ClassPriors
 from unbag.validation import as_generator, invalid, shorten
 
-__all__ = ["Prepared", "UnbagClassifier"]
+__all__ = ["ClassifierJob", "UnbagClassifier"]
+
+_SETTINGS_OF_METHODS = ("alpha", "ascent_scale", "flood_level")  # parameters in unbag 0.1
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """A job, and what the classifier remembers of its data."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClassifierJob(Job):
+    """A job, and what the classifier remembers of its data.
 
-    job: Job
-    bags: Bags  # as given, before any scaling
+    Parameters
+    ----------
+    given : Bags
+        The rows before any scaling.
+    scaler : StandardScaler or None
+    """
+
+    given: Bags
     scaler: StandardScaler | None
-    priors: ClassPriors
-    classes: NDArray[Any]
-
-    def shortened(self, share: float) -> "Prepared":
-        """Train for a share of the epochs only, at least one."""
-        if get_method(self.job.method).is_procedure:
-            whole = self.job.epochs or soft_epochs(self.job.bags.n_rows)
-        else:
-            whole = prepare(self.job, "float32")[0].epochs
-        return replace(self, job=replace(self.job, epochs=max(1, round(share * whole))))
 
 
 class UnbagClassifier(Predicting):
@@ -58,16 +55,14 @@ class UnbagClassifier(Predicting):
         bag ids, columns = class names) or dict is matched by id. None means that every bag is
         pure: ``y`` is the class itself, plain supervised learning. :meth:`fit_bags` takes the
         priors of its bags.
-    method : str, default="auto"
+    method : str or Method, default="auto"
         biased, prop, prop-cr, unbiased, u-correct, u-flood, u-stop, u-prr, bag-likelihood,
         matched-likelihood, crossfit, consistency, or auto, which chooses by bags and
-        network (docs/methods.md).
+        network (docs/methods.md). An object has settings, such as
+        ``unbag.methods.UPRR(alpha=0.5)``; ``set_params(method__alpha=0.5)`` and searches over
+        ``method__alpha`` reach them too, also where the method is a name.
     test_prior : array of shape (K,) or dict, default=None
         π, the class shares where the classifier will be used; None means those of the rows.
-    alpha, ascent_scale : float, default=None
-        Of u-prr, α and s_GA; None means the default of the method.
-    flood_level : float, default=None
-        Of u-flood, b.
     loss : str or callable, default="cross-entropy"
         ``"cross-entropy"``, ``"generalized-cross-entropy"``, or a function of logits (n, K) to
         the loss of every class (n, K).
@@ -113,7 +108,9 @@ class UnbagClassifier(Predicting):
     priors_ : ClassPriors
         Of the bags that had rows.
     method_ : str
-        The method, also where ``method="auto"`` left it open.
+        Name of the method, also where ``method="auto"`` left it open.
+    settings_ : dict
+        Settings of that method.
     module_ : nn.Module
     history_ : dict of arrays
         One entry an epoch: ``epoch``, ``objective``, ``empirical_risk``, ``negative_share``,
@@ -152,12 +149,9 @@ class UnbagClassifier(Predicting):
     def __init__(
         self,
         priors: Any = None,
-        method: str = "auto",
+        method: str | Method = "auto",
         *,
         test_prior: Any = None,
-        alpha: float | None = None,
-        ascent_scale: float | None = None,
-        flood_level: float | None = None,
         loss: str | LossOfEveryClass = "cross-entropy",
         model: str | nn.Module | ModuleFactory = "mlp",
         depth: int = 3,
@@ -178,13 +172,12 @@ class UnbagClassifier(Predicting):
         checkpoint: str | os.PathLike[str] | None = None,
         verbose: bool = False,
         random_state: Any = None,
+        **unknown: Any,
     ) -> None:
+        _refuse(unknown)
         self.priors = priors
         self.method = method
         self.test_prior = test_prior
-        self.alpha = alpha
-        self.ascent_scale = ascent_scale
-        self.flood_level = flood_level
         self.loss = loss
         self.model = model
         self.depth = depth
@@ -205,6 +198,16 @@ class UnbagClassifier(Predicting):
         self.checkpoint = checkpoint
         self.verbose = verbose
         self.random_state = random_state
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``method__x`` sets x of the method, by name or as an object."""
+        settings = {name: params.pop(name) for name in list(params) if name.startswith("method__")}
+        _refuse({name: params[name] for name in params if name in _SETTINGS_OF_METHODS})
+        super().set_params(**params)
+        if settings:
+            own = {name.removeprefix("method__"): value for name, value in settings.items()}
+            self.method = get_method(self.method, **own)
+        return self
 
     def fit(
         self,
@@ -257,7 +260,7 @@ class UnbagClassifier(Predicting):
         sample_weight: Any = None,
         *,
         test_set: tuple[Any, Any] | None = None,
-    ) -> "Prepared":
+    ) -> ClassifierJob:
         """Check the arguments of :meth:`fit` and make the job that it trains.
 
         With :meth:`take` many estimators can be trained as one stack by ``fit_many``.
@@ -275,7 +278,7 @@ class UnbagClassifier(Predicting):
         bags = Bags(X, ids, self._check_priors(ids))
         return self._prepare(bags, weight=weight, test_set=test_set)
 
-    def prepare_bags(self, bags: Bags, *, held_out: Bags | None = None) -> "Prepared":
+    def prepare_bags(self, bags: Bags, *, held_out: Bags | None = None) -> ClassifierJob:
         """Check the arguments of :meth:`fit_bags` and make the job that it trains."""
         self._check_bags(bags, held_out)
         return self._prepare(bags, held_out)
@@ -286,7 +289,7 @@ class UnbagClassifier(Predicting):
         held_out: Bags | None = None,
         weight: NDArray[np.float64] | None = None,
         test_set: tuple[Any, Any] | None = None,
-    ) -> "Prepared":
+    ) -> ClassifierJob:
         table = given.priors
         scaler = self._fit_scaler(given)
         bags = self._for_network(given, scaler).present()
@@ -297,12 +300,10 @@ class UnbagClassifier(Predicting):
         elif self.early_stopping:
             train, held_out = bags.train_test_split(self.validation_fraction, random_state=seed)
             weight = None if weight is None else weight[train.rows]
-        method = self._method(train)
-        job = Job(
+        return ClassifierJob(
             bags=train,
-            method=method,
+            method=self._resolved_method(),
             test_prior=self.test_prior,
-            hyperparameters=self._hyperparameters(),
             loss=self.loss,
             model=self._initial_model(table.classes),
             model_options=self._model_options(),
@@ -316,41 +317,43 @@ class UnbagClassifier(Predicting):
             test=self._check_test_set(test_set, table, bags.row_shape, scaler),
             held_out=held_out,
             patience=self.n_iter_no_change if self.early_stopping else None,
+            given=given,
+            scaler=scaler,
         )
-        return Prepared(job, given, scaler, bags.priors, table.classes)
 
-    def take(self, prepared: "Prepared", fit: Fit) -> Self:
-        """Become the classifier that was trained from what :meth:`prepare` made."""
-        fit.outcome.raise_if_diverged()
+    def take(self, job: ClassifierJob, fit: Fit) -> Self:
+        """Become the classifier that was trained from what :meth:`prepare` returned."""
+        fit.raise_if_diverged()
         # Nothing that predictions rest on changes before training has succeeded.
-        self.scaler_ = prepared.scaler
-        rows = prepared.job.bags.source
+        self.scaler_ = job.scaler
+        rows = job.bags.source
         self.row_shape_ = tuple(rows.shape[1:])
         self.bytes_ = rows.dtype in (np.uint8, torch.uint8)
-        self.priors_ = prepared.priors
-        self.classes_ = prepared.classes
-        self.method_ = prepared.job.method
-        self.module_ = fit.outcome.module
-        self.history_ = fit.outcome.history
-        self.n_iter_ = fit.outcome.n_epochs
-        self.best_epoch_ = fit.outcome.best_epoch
-        self.stop_reason_ = fit.outcome.stop_reason
-        self.test_prior_ = fit.test_prior
-        self.output_prior_ = fit.output_prior
+        self.priors_ = job.given.present().priors
+        self.classes_ = self.priors_.classes
+        self.method_ = fit.method
+        self.settings_ = dict(fit.settings)
+        self.module_ = fit.module
+        self.history_ = fit.history
+        self.n_iter_ = fit.n_epochs
+        self.best_epoch_ = fit.best_epoch
+        self.stop_reason_ = fit.stop_reason
+        self.test_prior_: Any = fit.test_prior
+        self.output_prior_: Any = fit.output_prior
         self.calibration_: Calibration | None = fit.calibration
         self.encoding_: Any = None
-        self.row_hashes_ = sketch(hash_rows(prepared.bags.source, prepared.bags.rows))
+        self.row_hashes_ = sketch(hash_rows(job.given.source, job.given.rows))
         return self
 
-    def _train(self, prepared: "Prepared") -> Self:
-        fit = fit_many(
-            [prepared.job],
+    def _train(self, job: ClassifierJob) -> Self:
+        (fit,) = fit_many(
+            [job],
             device=self.device,
             precision=self.precision,
             verbose=self.verbose,
             checkpoint=self.checkpoint,
-        )[0]
-        return self.take(prepared, fit)
+        )
+        return self.take(job, fit)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the fitted classifier to a folder that :func:`unbag.load_model` reads.
@@ -363,30 +366,16 @@ class UnbagClassifier(Predicting):
         check_is_fitted(self, "module_")
         return save_model(self, path)
 
-    def _method(self, bags: Bags) -> str:
-        """Return the method, chosen for the bags where that is left open."""
-        if get_method(self.method).is_procedure and self._goes_on():
-            allowed = f"False with method={self.method!r}"
+    def _resolved_method(self) -> Method:
+        """Return the method as an object; one training where it goes on from the last fit."""
+        method = get_method(self.method)
+        if not self._goes_on():
+            return method
+        if not method.is_single:
+            allowed = f"False with method={method.name!r}"
             remedy = "its folds must not start from a network that has seen their rows."
             raise invalid("warm_start", allowed, True, remedy)
-        if not get_method(self.method).chosen:
-            return self.method
-        for name in ("alpha", "ascent_scale", "flood_level"):
-            if getattr(self, name) is not None:
-                allowed = f"None with method={self.method!r}"
-                raise invalid(name, allowed, getattr(self, name), "name the method that has it.")
-        return choose_method(
-            bags,
-            model=self.model,
-            one_training=self.early_stopping or self._goes_on(),
-            own_loss=self.loss != "cross-entropy",
-        ).method
-
-    def _hyperparameters(self) -> dict[str, float]:
-        """Return those of the chosen method that were given; the others do not matter."""
-        own = get_method(self.method).hyperparameters
-        given = {name: getattr(self, name, None) for name in own}
-        return {name: value for name, value in given.items() if value is not None}
+        return replace(method, one_training=True) if isinstance(method, Auto) else method
 
     def _model_options(self) -> dict[str, Any]:
         options = {"depth": self.depth, "width": self.width, "dropout": self.dropout}
@@ -404,3 +393,16 @@ class UnbagClassifier(Predicting):
             module: nn.Module = self.module_
             return module
         return self.model
+
+
+def _refuse(unknown: dict[str, Any]) -> None:
+    """Refuse parameters that do not exist, naming the new place of those that did."""
+    for name, value in unknown.items():
+        if name in _SETTINGS_OF_METHODS:
+            kind = "UFlood" if name == "flood_level" else "UPRR"
+            message = (
+                f"{name} is a setting of the method: give method=unbag.methods.{kind}({name}="
+                f"{value!r}), or set_params(method__{name}={value!r})."
+            )
+            raise InvalidInputError(message)
+        raise TypeError(f"UnbagClassifier has no parameter {name!r}.")

@@ -70,7 +70,7 @@ def export_onnx(clf: UnbagClassifier, path: str | os.PathLike[str]) -> Path:
         raise invalid("path", "a file name that ends in .onnx", repr(str(path)))
     # On the CPU, and without the names of a DataFrame's columns.
     plain = copy.copy(clf).set_params(device="cpu")
-    vars(plain).pop("feature_names_in_", None)
+    plain.__dict__.pop("feature_names_in_", None)
     rows = _rows_to_check(plain)
     # Rows of float32 would be scaled in float32, and less exactly than the graph does it.
     expected = plain.predict_proba(rows if clf.bytes_ else rows.astype(np.float64))

@@ -396,4 +396,5 @@ class _Loading:
         clf.best_epoch_ = self.get("best_epoch", type(None), int)
         clf.stop_reason_ = self.get("stop_reason", str)
         clf.method_ = self.get("method", str)
-        check_choice("method", clf.method_, [n for n, m in METHODS.items() if not m.chosen])
+        clf.settings_ = {}
+        check_choice("method", clf.method_, [name for name in METHODS if name != "auto"])

@@ -1,28 +1,54 @@
-"""Methods: names to recipes, and the fitting of many models by name."""
+"""Methods: settings and trainings by name, and the fitting of many models at once."""
 
-from unbag.methods.choosing import Choice, choose_method
-from unbag.methods.fitting import fit_many
-from unbag.methods.jobs import (
-    Fit,
-    Job,
-    default_batch_size,
-    default_epochs,
-    default_learning_rate,
+from unbag.methods.auto import Auto
+from unbag.methods.base import Method, Trainings
+from unbag.methods.consistency import Consistency
+from unbag.methods.crossfit import CrossFit
+from unbag.methods.fitting import check_job, fit_many, rehearse, shortened
+from unbag.methods.job import Job
+from unbag.methods.registry import METHODS, get_method
+from unbag.methods.single import (
+    UPRR,
+    BagLikelihood,
+    Biased,
+    MatchedLikelihood,
+    Prop,
+    PropCR,
+    SingleTraining,
+    UCorrect,
+    UFlood,
+    Unbiased,
+    UStop,
 )
-from unbag.methods.recipes import soft_epochs
-from unbag.methods.registry import METHODS, Method, get_method
+from unbag.methods.sizes import default_batch_size, default_epochs, default_learning_rate
+from unbag.training import Fit
 
 __all__ = [
     "METHODS",
-    "Choice",
+    "UPRR",
+    "Auto",
+    "BagLikelihood",
+    "Biased",
+    "Consistency",
+    "CrossFit",
     "Fit",
     "Job",
+    "MatchedLikelihood",
     "Method",
-    "choose_method",
+    "Prop",
+    "PropCR",
+    "SingleTraining",
+    "Trainings",
+    "UCorrect",
+    "UFlood",
+    "UStop",
+    "Unbiased",
+    "check_job",
     "default_batch_size",
     "default_epochs",
     "default_learning_rate",
     "fit_many",
     "get_method",
-    "soft_epochs",
+    "rehearse",
+    "shortened",
 ]

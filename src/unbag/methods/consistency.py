@@ -1,7 +1,7 @@
 """``consistency``: one training on augmented rows and on labels of the network's own."""
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -10,22 +10,129 @@ from scipy.special import log_softmax
 
 from unbag.evaluation import Calibration
 from unbag.identity import identify
-from unbag.methods.recipes import (
+from unbag.methods.base import Method, Trainings
+from unbag.methods.job import Job
+from unbag.methods.posterior import describe_gains, log_gains, row_ratios
+from unbag.methods.single import MatchedLikelihood
+from unbag.methods.sizes import are_weak, matching_batch_size
+from unbag.methods.soft_labels import (
     DESCENT,
+    DESCENT_BATCH,
     has_mirror_images,
-    likelihood_gain,
-    log_gains,
-    row_ratios,
+    learns_by_descent,
 )
-from unbag.training import Outcome, PseudoLabels, Replica
+from unbag.training import Fit, PseudoLabels, Replica
 from unbag.training.temperature import likeliest_temperature
 from unbag.validation import invalid
 
-__all__ = ["add_pseudo_labels", "calibrate", "epochs_of_steps"]
+__all__ = ["Consistency"]
 
 _KEPT_OUT, _MOST_KEPT_OUT, _KEPT_OUT_ROWS = 0.05, 0.3, 200
 _STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 10_000, 60, 200
-_RATE, _SHRINKAGE = 2e-3, 0.05
+_FEW_ROWS = 512  # per batch
+_ADAM = {"learning_rate": 2e-3, "decoupled_weight_decay": 0.05}
+
+
+@dataclass(frozen=True)
+class Consistency(Method):
+    """A likelihood of bags on augmented rows, with pseudo-labels of a teacher.
+
+    Parameters
+    ----------
+    purity : float
+        Share of the pseudo-labels that should be right, by the network's own calibrated word.
+    threshold : float, optional
+        Confidence that a label needs, in place of one that follows from ``purity``.
+    teacher : bool
+        Whether a moving average of the network gives the labels, else the network itself.
+    balanced : bool
+        Whether labels of a bag are held in line with its shares.
+    flip : bool, optional
+        Whether images may be mirrored, left for right; by default colour images are.
+    weight : float
+        Of the loss on pseudo-labels.
+    matching : float, optional
+        Weight of the distance of mean posteriors from the shares; by default that of
+        ``matched-likelihood``, but 0 by gradient descent, whose steps are too large for it.
+    """
+
+    name = "consistency"
+    summary = "a likelihood of bags on augmented rows, with pseudo-labels of a teacher"
+    is_single: ClassVar[bool] = True
+    purity: float = 0.95
+    threshold: float | None = None
+    teacher: bool = True
+    balanced: bool = True
+    flip: bool | None = None
+    weight: float = 1.0
+    matching: float | None = None
+
+    def __post_init__(self) -> None:
+        self._pseudo_labels(flip=False)
+
+    def _pseudo_labels(self, *, flip: bool) -> PseudoLabels:
+        own = {field.name: getattr(self, field.name) for field in fields(PseudoLabels)}
+        return PseudoLabels(**own | ({"flip": flip} if self.flip is None else {}))
+
+    def epochs(self, job: Job) -> int:
+        """10,000 steps, but 60 to 200 epochs."""
+        replica = self._replica(replace(job, epochs=None))
+        return replica.epochs
+
+    def fit(self, job: Job) -> Trainings:
+        """Train once, and find the temperature on rows that were kept out."""
+        replica = self._replica(job)
+        (fit,) = yield [replica]
+        return fit if fit.diverged else _calibrate(replica, fit)
+
+    def _replica(self, job: Job) -> Replica:
+        """Describe the one training: some rows are kept out, the others have pseudo-labels."""
+        bags = job.rows
+        n_rows = bags.n_rows
+        by_descent = (
+            learns_by_descent(job.network(), n_rows, job.learning_rate)
+            and self.matching is None
+            and not job.keeps_bags_whole
+            and not are_weak(job.theta)
+        )
+        matching = 0.0 if by_descent else self.matching
+        method = MatchedLikelihood() if matching is None else MatchedLikelihood(matching)
+        replica = method.replica(job)
+        kept_out = self._keep_out(job)
+        trained = int((~kept_out).sum())
+        batch = replica.batch_size
+        if by_descent:
+            batch = DESCENT_BATCH
+        elif not job.keeps_bags_whole:
+            batch = max(_FEW_ROWS, min(matching_batch_size(n_rows, job.theta), n_rows // 10))
+        batch = job.batch_size or min(batch, trained)
+        weight = job.weight
+        given = {} if job.learning_rate is None else {"learning_rate": job.learning_rate}
+        optimizer: dict[str, Any] = DESCENT if by_descent else _ADAM | given
+        return replace(
+            replica,
+            bags=bags.take(np.flatnonzero(~kept_out)),
+            predicted=bags.take(np.flatnonzero(kept_out)),
+            sample_weight=None if weight is None else weight[~kept_out],
+            pseudo_labels=self._pseudo_labels(flip=has_mirror_images(bags.row_shape)),
+            batch_size=batch,
+            epochs=job.epochs or epochs_of_steps(trained, batch),
+            annealed=True,
+            **optimizer,
+        )
+
+    def _keep_out(self, job: Job) -> NDArray[np.bool_]:
+        """Choose the rows that are kept out: equal rows together, or whole bags."""
+        bags = job.rows
+        # Shares of small bags are known of the whole only.
+        unit = bags.bag_index if job.keeps_bags_whole else identify(bags.source, bags.rows)
+        n = int(unit.max()) + 1
+        share = np.clip(_KEPT_OUT_ROWS / bags.n_rows, _KEPT_OUT, _MOST_KEPT_OUT)
+        order = np.random.default_rng(job.seed).permutation(n)
+        kept_out = np.asarray((order < share * n)[unit])
+        if kept_out.all():
+            raise invalid("bags", "two different rows at least", f"{n}")
+        return kept_out
 
 
 def epochs_of_steps(n_rows: int, batch_size: int) -> int:
@@ -40,66 +147,17 @@ def epochs_of_steps(n_rows: int, batch_size: int) -> int:
     return int(np.clip(_STEPS // steps, _FEW_EPOCHS, _MANY_EPOCHS))
 
 
-def add_pseudo_labels(
-    replica: Replica,
-    options: dict[str, Any],
-    *,
-    batch_size: int,
-    given: dict[str, Any],
-    by_descent: bool,
-) -> Replica:
-    """Keep some rows out, and train on pseudo-labels beside the objective.
-
-    Parameters
-    ----------
-    replica : Replica
-        Of all rows.
-    options : dict
-        Hyperparameters of the method.
-    batch_size : int
-        Where none is given.
-    given : dict
-        ``batch_size``, ``epochs`` and ``learning_rate`` as the user gave them, or None.
-    by_descent : bool
-        Whether by gradient descent with momentum, and not by Adam.
-    """
-    bags = replica.bags
-    # Shares of small bags are known of the whole only, so these are kept out as a whole.
-    whole = replica.batching == "whole-bags"
-    unit = bags.bag_index if whole else identify(bags.source, bags.rows)
-    n = int(unit.max()) + 1
-    share = np.clip(_KEPT_OUT_ROWS / bags.n_rows, _KEPT_OUT, _MOST_KEPT_OUT)
-    order = np.random.default_rng(replica.seed).permutation(n)
-    out = (order < share * n)[unit]
-    if out.all():
-        raise invalid("bags", "two different rows at least", f"{n}")
-    flip = has_mirror_images(bags.row_shape)
-    rows = int((~out).sum())
-    batch = given["batch_size"] or min(batch_size, rows)
-    weight = replica.sample_weight
-    adam = {"learning_rate": given["learning_rate"] or _RATE, "shrinkage": _SHRINKAGE}
-    return replace(
-        replica,
-        bags=bags.take(np.flatnonzero(~out)),
-        predicted=bags.take(np.flatnonzero(out)),
-        sample_weight=None if weight is None else weight[~out],
-        pseudo_labels=PseudoLabels(**{"flip": flip, **options}),
-        batch_size=batch,
-        epochs=given["epochs"] or epochs_of_steps(rows, batch),
-        annealed=True,
-        **(DESCENT if by_descent else adam),
-    )
-
-
-def calibrate(
-    replica: Replica, outcome: Outcome, pooled: NDArray[np.float64]
-) -> tuple[Calibration, str]:
-    """Find the temperature of the probabilities on the rows kept out, and say what they confirm."""
+def _calibrate(replica: Replica, fit: Fit) -> Fit:
+    """Find the temperature on the rows kept out, and say how well their bags are predicted."""
     assert replica.predicted is not None
-    assert outcome.logits is not None
-    ratios = row_ratios(replica.predicted, pooled)
-    logits, ratio = torch.from_numpy(outcome.logits), torch.from_numpy(ratios)
+    assert replica.pooled_prior is not None
+    assert fit.logits is not None
+    ratios = row_ratios(replica.predicted, replica.pooled_prior)
+    logits, ratio = torch.from_numpy(fit.logits), torch.from_numpy(ratios)
     temperature = float(likeliest_temperature(logits, ratio))
-    log_eta = log_softmax(outcome.logits / temperature, axis=1)
-    said = likelihood_gain(log_gains(log_eta, ratios))
-    return Calibration(temperature, np.zeros(len(pooled))), said
+    gains = log_gains(log_softmax(fit.logits / temperature, axis=1), ratios)
+    return replace(
+        fit,
+        calibration=Calibration(temperature, np.zeros(ratios.shape[1])),
+        stop_reason=f"Trained with pseudo-labels. {describe_gains(gains)}",
+    )

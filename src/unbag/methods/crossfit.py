@@ -1,36 +1,29 @@
-r"""crossfit: every row gets a soft label from its bag and networks of folds.
+r"""Cross-fitting: every row gets a soft label from its bag and from networks of other folds.
 
-1. A start on all rows, by ``matched-likelihood``: the mean of the log-probabilities of three MLPs,
-   which differ and are trained side by side; of five where Θ says little. Of other networks it is
-   one, or three where Θ says little; a module of the user's is trained once. Residual networks see
-   changed images, here and in the rounds.
-2. Rounds. A row's soft label is its posterior given the bag,
+1. A start on all rows, by ``matched-likelihood``: the mean log-probabilities of several networks.
+2. Rounds. The soft label of a row is its posterior given the bag,
 
    .. math:: q_{ik} \propto \eta_k(x_i) \, c_{mk}, \qquad \frac1{n_m} \sum_{i \in m} q_{ik} =
        \theta_{mk},
 
    with factors c of the bag that make the mean of its soft labels its shares; c = θ/p where η is
    the true posterior. Rows are split in folds, equal rows together. For each fold one network is
-   trained on the soft labels of the other folds, with mixup where rows have many numbers (residual
-   networks only where Θ says little), and predicts the rows of its own. The mean of the new
-   log-probabilities, at their temperature, and those before gives the next soft labels. Where Θ
-   says little that would crawl. There the new ones alone give the labels of the next round (the
-   last network learns from the mean all the same), probabilities are squared before they are
-   balanced, and MLPs may have six rounds instead of three.
-3. Some rows are kept out of the trainings of all rounds. The likelihood of their bags gives
-   temperatures, and when a round after the first makes it significantly worse (the second: much
-   worse), that one is dropped and the rounds end. The start has these rows, since shares are known
-   of whole bags only: on parts of bags it is far worse where Θ says little, and a network that sees
-   the rest of a bag only through its shares learns to make up there for what it knows by heart.
+   trained on the soft labels of the other folds, and predicts the rows of its own. The old
+   log-probabilities move towards the new ones, at their temperature, and give the next soft labels.
+3. Some rows are kept out of the trainings of all rounds. The likelihood of their bags gives the
+   temperatures. When it says that a round after the first is worse than the one before, that round
+   is dropped and the rounds end. The start has these rows, since shares are known of whole bags
+   only: a network that sees the rest of a bag through its shares learns to make up there for what
+   it has memorised.
 4. One network is trained on the soft labels of all rows.
 
-MLPs on images are smoothed: trained to say the same of rows that are moved by a share of their
-spread, in the direction that changes their word most. That begins with the second round.
-If this one is worse than the first, it is run again without, and so is all that follows (see
+MLPs on images are smoothed: trained to give the same probabilities for rows that are moved by a
+share of their spread in the direction that changes the prediction most. That begins with the second
+round. If this one is worse than the first, it is run again without, and so is all that follows (see
 :mod:`unbag.methods.smoothing`).
 
-It is EM on the bag likelihood with out-of-fold predictions, which hardly know a row's bag by
-heart. Balanced factors use what plain EM leaves aside: that a bag as a whole has known shares.
+It is EM on the bag likelihood with out-of-fold predictions, which hardly memorise a row's bag.
+Balanced factors use what plain EM leaves aside: that a bag as a whole has known shares.
 """
 
 import math
@@ -44,70 +37,90 @@ from torch import nn
 
 from unbag.evaluation import Calibration
 from unbag.identity import identify
-from unbag.methods.jobs import (
-    Fit,
-    Job,
-    matching_batch_size,
-    prepare,
-    says_little,
-    tells_labels,
-)
+from unbag.methods.base import Method, Trainings
+from unbag.methods.job import Job
 from unbag.methods.kept_out import KeptOut
-from unbag.methods.recipes import (
+from unbag.methods.posterior import balanced_posterior, describe_gains, row_ratios
+from unbag.methods.regimes import find_regime
+from unbag.methods.single import UPRR, BagLikelihood, MatchedLikelihood, SingleTraining
+from unbag.methods.sizes import are_pure, are_weak, matching_batch_size
+from unbag.methods.smoothing import Smoothing
+from unbag.methods.soft_labels import (
     DESCENT,
     DESCENT_BATCH,
-    balanced_posterior,
-    descends,
     has_mirror_images,
-    likelihood_gain,
-    row_ratios,
-    soft_batch,
-    soft_decay,
+    learns_by_descent,
+    soft_batch_size,
     soft_epochs,
+    soft_weight_decay,
 )
-from unbag.methods.registry import METHODS
-from unbag.methods.smoothing import Smoothing
-from unbag.models import ResNet20, build_model
-from unbag.priors import ClassPriors
-from unbag.training import Augmentation, Outcome, Replica
+from unbag.models import ResNet20
+from unbag.training import Augmentation, Fit, Replica
 from unbag.training.networks import is_batched
-from unbag.validation import check_choice, check_number, invalid
+from unbag.validation import check_choice, check_flag, check_number, invalid
 
 __all__ = ["AUGMENTATIONS", "STARTS", "CrossFit"]
 
 _Floats = NDArray[np.float64]
-STARTS = ("matched-likelihood", "bag-likelihood", "u-prr")
+STARTS: dict[str, type[SingleTraining]] = {
+    kind.name: kind for kind in (MatchedLikelihood, BagLikelihood, UPRR)
+}
 AUGMENTATIONS = ("none", "weak", "strong")
 
-# Of the start: at least so many steps and epochs, the latter two where bags are small.
+# The start takes at least so many steps and epochs, of large bags and of bags that are kept whole.
 _STEPS, _EPOCHS, _SMALL_BAG_STEPS, _SMALL_BAG_EPOCHS = 600, 40, 2000, 10
-# Deep networks learn little in a few steps of large batches.
+# Networks that are not batched are deep ones, which learn little in a few steps of large batches.
 _DEEP_BATCH, _DEEP_EPOCHS = 2500, 80
-_FOLDS, _FEW_FOLDS, _FAINT_FEW_FOLDS = 5, 2, 3  # few of networks that run one after another
-_ROUNDS, _STEP = 3, 0.5  # half a step from the log-probabilities before to the new ones
-# MLPs in the start; the latter where priors say little. Other networks: one, or there the former.
-_START_NETWORKS, _FAINT_START_NETWORKS = 3, 5
-# Where priors say little, rounds take whole steps, their labels are sharper, and there are more.
-_MANY_ROUNDS, _SHARPENING = 6, 2.0
-_FAINT_RATE, _FAINT_DECAY = 1e-3, 3e-3  # of the start of MLPs where priors say little
-_START_RATE, _SOFT_RATE = 2e-3, 1e-3
-_VALIDATION, _MOST_VALIDATION, _VALIDATION_ROWS = 0.1, 0.3, 200
-_LEAST_RECORDS = 20  # or four for every fold; below, there are no rounds
-_OF_START = 1000  # last of the numbers that tell a seed, where others have the fold
-# Between two rows of few numbers there may lie the region of another class.
-_MANY_NUMBERS = 8
+_SOFT_RATE = 1e-3
+_LABEL_STEP = 0.5  # the last network learns from the mean of old and new log-probabilities
+_KEPT_OUT, _MOST_KEPT_OUT, _KEPT_OUT_ROWS = 0.1, 0.3, 200
+_LEAST_RECORDS = 20  # or four per fold; below, there are no rounds
+_START_STREAM = 1000  # the last number of a start's seed, where others have the fold
+_MIXUP_NUMBERS = 8  # between two rows of fewer numbers there may lie the region of another class
 _SMALLEST = 1e-30
 
 
 @dataclass(frozen=True)
-class _Options:
-    """Hyperparameters of the procedure."""
+class CrossFit(Method):
+    """Cross-fitted soft labels; None stands for a default from bags and network.
 
-    folds: int | None = None
+    Parameters
+    ----------
+    rounds : int, optional
+        The most rounds; 0 for none, so that the last network learns from the start.
+    folds : int, optional
+        Parts of the rows, at least 2.
+    start : {"matched-likelihood", "bag-likelihood", "u-prr"}
+        The method of the start.
+    matching : float, optional
+        Of a start by ``matched-likelihood``.
+    mixup : bool, optional
+        Whether networks learn from mixtures of two rows; by default where rows have 8 numbers or
+        more (of residual networks only with weak shares).
+    adversarial_smoothing : float, optional
+        Share of the spread of rows by which they are moved, 0 for none; by default 0.2 for MLPs on
+        images.
+    balanced : bool
+        Whether the mean soft label of a bag is its shares.
+    calibrated : bool
+        Whether the log-probabilities of a round are divided by a temperature.
+    augment : {"none", "weak", "strong"}, optional
+        Random changes of images; "weak" by default for residual networks.
+
+    Examples
+    --------
+    >>> CrossFit(rounds=2).settings["rounds"]
+    2
+    """
+
+    name = "crossfit"
+    summary = "soft labels from bags, by networks of folds"
     rounds: int | None = None
+    folds: int | None = None
     start: str = "matched-likelihood"
+    matching: float | None = None
     mixup: bool | None = None
-    smoothing: float | None = None
+    adversarial_smoothing: float | None = None
     balanced: bool = True
     calibrated: bool = True
     augment: str | None = None
@@ -117,303 +130,300 @@ class _Options:
             check_number("folds", self.folds, low=2, integer=True)
         if self.rounds is not None:
             check_number("rounds", self.rounds, low=0, integer=True)
-        if self.smoothing is not None:
-            check_number("smoothing", self.smoothing, low=0)
+        if self.adversarial_smoothing is not None:
+            check_number("adversarial_smoothing", self.adversarial_smoothing, low=0)
         check_choice("start", self.start, STARTS)
+        if self.matching is not None and self.start != MatchedLikelihood.name:
+            raise invalid("matching", f"left out with start={self.start!r}", self.matching)
         if self.augment is not None:
             check_choice("augment", self.augment, AUGMENTATIONS)
-        for name in ("mixup", "balanced", "calibrated"):
-            value = getattr(self, name)
-            if not (isinstance(value, bool | np.bool_) or (name == "mixup" and value is None)):
-                raise invalid(name, "True or False", repr(value))
+        if self.mixup is not None:
+            check_flag("mixup", self.mixup)
+        check_flag("balanced", self.balanced)
+        check_flag("calibrated", self.calibrated)
 
-
-class CrossFit:
-    """The trainings of one job, in their order; what each needs comes from those before.
-
-    ``start``, then ``round`` while not ``ended``, then ``last`` return what is to be trained; the
-    outcomes go to ``take_start``, ``take_round`` and ``finish``.
-
-    Parameters
-    ----------
-    job : Job
-        With method ``crossfit``.
-    precision : str
-    """
-
-    def __init__(self, job: Job, precision: str) -> None:
+    def check(self, job: Job) -> None:
+        """Refuse early stopping and other losses."""
         if job.patience is not None:
             remedy = "its rounds end by themselves."
             raise invalid("early_stopping", "False with method='crossfit'", True, remedy)
         if job.loss != "cross-entropy":
             raise invalid("loss", "'cross-entropy' with method='crossfit'", repr(job.loss))
-        given, options = job.hyperparameters, METHODS["crossfit"].options
-        METHODS["crossfit"].check_hyperparameters(given)
-        self.options = _Options(**{k: v for k, v in given.items() if k in options})
+
+    def epochs(self, job: Job) -> int:
+        """Epochs on soft labels; the start is shortened when a job has fewer."""
+        return soft_epochs(job.rows.n_rows)
+
+    def fit(self, job: Job) -> Trainings:
+        """Yield the start, the rounds, and the last network."""
+        return _CrossFitting(self, job).trainings()
+
+
+class _CrossFitting:
+    """The trainings of one job."""
+
+    def __init__(self, settings: CrossFit, job: Job) -> None:
+        self.settings = settings
         self.job = job
-        own = {k: v for k, v in given.items() if k not in options}
-        if own and self.options.start != "matched-likelihood":
-            allowed = f"left out with a start by {self.options.start}"
-            raise invalid("matching", allowed, own["matching"])
-        began = replace(job, method=self.options.start, hyperparameters=own)
-        self._begun, (_, _, self._begun_prior) = prepare(began, precision)
-        self._replica, self._priors = prepare(job, precision)
-        bags = self._replica.bags
-        self._table: ClassPriors = bags.priors
-        self._pooled = self._priors[0]
-        # MLPs are trained side by side, other networks one after another.
-        self._dear = not is_batched(self._replica.module)
-        whole = self._begun.batching == "whole-bags"  # then counts say more than shares
-        self._faint = not whole and says_little(self._table.values)
-        few = _FAINT_FEW_FOLDS if self._faint else _FEW_FOLDS
-        self._folds = self.options.folds or (few if self._dear else _FOLDS)
-        self._fold, self._kept_out = self._split()
-        ratios = row_ratios(bags, self._pooled)[self._kept_out]
-        self._jury = KeptOut(ratios, faint=self._faint)
-        usual = _MANY_ROUNDS if self._faint and not self._dear else _ROUNDS
-        self._most = usual if self.options.rounds is None else self.options.rounds
-        self.rounds = 0  # accepted
-        self._seconds = 0.0  # of all trainings so far
-        self._pure = tells_labels(self._table.values)
-        self.ended = self._pure or self._most == 0 or not self._kept_out.any()
-        self._why = "all rounds were run"
-        self._confirmation = ""
-        wide = math.prod(bags.row_shape) >= _MANY_NUMBERS
-        residual = isinstance(self._replica.module, ResNet20)
+        self.bags = job.rows
+        self.replica = MatchedLikelihood().replica(job)  # all others are changes of it
+        own = {} if settings.matching is None else {"matching": settings.matching}
+        self.start_replica = STARTS[settings.start](**own).replica(job)
+        self.is_sequential = not is_batched(self.replica.module)
+        self.has_hidden_layers = not self.is_sequential and len(self.replica.widths) > 1
+        is_residual = isinstance(self.replica.module, ResNet20)
+        self.is_pure = are_pure(job.theta)
+        # Where bags are kept whole, counts say more than shares.
+        is_weak = not job.keeps_bags_whole and are_weak(job.theta)
+        self.regime = find_regime(weak_shares=is_weak, sequential=self.is_sequential)
+        self.folds = settings.folds or self.regime.folds
+        self.fold, self.kept_out = self._split()
+        ratios = row_ratios(self.bags, job.pooled_prior)[self.kept_out]
+        self.judge = KeptOut(ratios, self.regime.tolerance)
+        most = self.regime.rounds if settings.rounds is None else settings.rounds
+        self.most_rounds = 0 if self.is_pure or not self.kept_out.any() else most
+        self.n_accepted = 0
+        is_wide = math.prod(self.bags.row_shape) >= _MIXUP_NUMBERS
         # A small residual network learns less from mixed rows, unless labels are poor.
-        mixed = wide and (self._faint or not residual)
-        self._mixup = mixed if self.options.mixup is None else bool(self.options.mixup)
-        self._layered = not self._dear and len(self._replica.widths) > 1
-        share = self.options.smoothing
-        self._smoothing = Smoothing(share, bags, layered=self._layered, whole=whole)
-        self._weak = self._changed = None  # rows of the start, and of trainings on soft labels
-        augment = self.options.augment or ("weak" if residual else "none")
-        if augment != "none":
-            if len(bags.row_shape) not in (2, 3):
-                got = f"{augment!r} for rows of shape {bags.row_shape}"
-                raise invalid("augment", "'none', or rows that are images (n, C, H, W)", got)
-            flip = has_mirror_images(bags.row_shape)
-            self._weak = Augmentation(flip=flip)
-            self._changed = Augmentation(augment == "strong", flip)
-        self._log_eta = np.zeros((bags.n_rows, self._table.n_classes))
-        self._joint_log_eta = self._log_eta  # with half a step: what the last network learns from
-        self._calibration: Calibration | None = None
-        self.failed: Outcome | None = None
+        by_default = is_wide and (is_weak or not is_residual)
+        self.mixup = by_default if settings.mixup is None else bool(settings.mixup)
+        self.smoothing = Smoothing(
+            settings.adversarial_smoothing,
+            self.bags,
+            applies=self.has_hidden_layers and not job.keeps_bags_whole,
+        )
+        augment = settings.augment or ("weak" if is_residual else "none")
+        self.start_augmentation, self.soft_augmentation = self._augmentations(augment)
+        self.log_eta = np.zeros((self.bags.n_rows, self.bags.priors.n_classes))
+        self.final_log_eta = self.log_eta  # what the last network learns from
+        self.calibration: Calibration | None = None
+        self.why_ended = "All rounds were run."
+        self.gains = ""
+        self.seconds = 0.0  # of all trainings so far
+
+    def trainings(self) -> Trainings:
+        """Yield replicas, receive their fits, return the fit of the job."""
+        if not self.is_pure:
+            fits = yield self.start()
+            if failed := self._diverged(fits):
+                return self.finish(failed)
+            self.use_start(fits)
+        while self.n_accepted < self.most_rounds:
+            fits = yield self.round()
+            failed = self._diverged(fits)
+            if failed and self._is_smoothing_on_trial():
+                self.smoothing.give_up()  # and run the round again
+            elif failed:
+                return self.finish(failed)
+            elif not self.use_round(fits):
+                break
+        (fit,) = yield [self.last()]
+        self.seconds += fit.seconds
+        return self.finish(fit)
 
     def _split(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Fold of every row, and whether it is kept out; equal rows go together."""
-        bags = self._replica.bags
-        record = identify(bags.source, bags.rows)
+        record = identify(self.bags.source, self.bags.rows)
         n = int(record.max()) + 1
-        rng = np.random.default_rng(self.job.seed)
-        order = rng.permutation(n)
-        share = np.clip(_VALIDATION_ROWS / n, _VALIDATION, _MOST_VALIDATION)
-        kept_out = order < (share * n if n >= max(_LEAST_RECORDS, 4 * self._folds) else 0)
-        return (order % self._folds)[record], kept_out[record]
+        order = np.random.default_rng(self.job.seed).permutation(n)
+        share = np.clip(_KEPT_OUT_ROWS / n, _KEPT_OUT, _MOST_KEPT_OUT)
+        kept_out = order < (share * n if n >= max(_LEAST_RECORDS, 4 * self.folds) else 0)
+        return (order % self.folds)[record], kept_out[record]
+
+    def _augmentations(self, augment: str) -> tuple[Augmentation | None, Augmentation | None]:
+        """Return changes of the rows of the start, and of trainings on soft labels."""
+        if augment == "none":
+            return None, None
+        if len(self.bags.row_shape) not in (2, 3):
+            got = f"{augment!r} for rows of shape {self.bags.row_shape}"
+            raise invalid("augment", "'none', or rows that are images (n, C, H, W)", got)
+        flip = has_mirror_images(self.bags.row_shape)
+        return Augmentation(flip=flip), Augmentation(augment == "strong", flip)
+
+    def _diverged(self, fits: list[Fit]) -> Fit | None:
+        """Count the time of trainings, and find one that diverged."""
+        self.seconds += sum(fit.seconds for fit in fits)
+        return next((fit for fit in fits if fit.diverged), None)
+
+    def _is_smoothing_on_trial(self) -> bool:
+        return self.n_accepted > 0 and self.smoothing.is_on_trial
+
+    def _weight_decay(self, usual: float | None) -> float:
+        """Weight decay of the job, or the usual one of a stage where the job leaves it open."""
+        if usual is None or self.job.weight_decay is not None:
+            return self.replica.weight_decay
+        return usual
 
     # ------------------------------------------------------------------------------- the start
 
     def start(self) -> list[Replica]:
-        """Return the replicas of the start; none where labels are known."""
-        if self._pure:
-            return []
-        begun = self._begun
-        bags, n = begun.bags, begun.bags.n_rows
-        small = begun.batching == "whole-bags"
-        own = begun.batch_size if small else matching_batch_size(n, self._table.values)
-        steps, least = (_SMALL_BAG_STEPS, _SMALL_BAG_EPOCHS) if small else (_STEPS, _EPOCHS)
-        deep = self._dear and not small
-        batch = min(n, self.job.batch_size or (min(own, _DEEP_BATCH) if deep else own))
-        if deep:
+        """Describe the networks of the start."""
+        job, n = self.job, self.bags.n_rows
+        is_small, is_deep = job.keeps_bags_whole, self.is_sequential and not job.keeps_bags_whole
+        batch = self.start_replica.batch_size if is_small else matching_batch_size(n, job.theta)
+        steps, least = (_SMALL_BAG_STEPS, _SMALL_BAG_EPOCHS) if is_small else (_STEPS, _EPOCHS)
+        batch = min(n, job.batch_size or (min(batch, _DEEP_BATCH) if is_deep else batch))
+        if is_deep:
             steps = max(steps, _DEEP_EPOCHS * (n // batch))
         epochs = max(steps / (n // batch), least)
-        decayed = self._faint and not self._dear
         first = replace(
-            begun,
+            self.start_replica,
+            stage="start",
             batch_size=batch,
-            epochs=max(1, round(self._haste() * epochs)),
-            learning_rate=self.job.learning_rate or (_FAINT_RATE if decayed else _START_RATE),
-            weight_decay=self._decay(_FAINT_DECAY if decayed else None),
+            epochs=max(1, round(self._share_of_usual_epochs() * epochs)),
+            learning_rate=job.learning_rate or self.regime.start_rate,
+            weight_decay=self._weight_decay(self.regime.start_decay),
             annealed=True,
-            augmentation=self._weak,
-            predicted=bags,
+            augmentation=self.start_augmentation,
+            predicted=self.bags,
             test=None,
             held_out=None,
         )
-        others = [
-            replace(first, seed=seed, module=self._build(seed))
-            for number in range(1, self._start_networks())
-            for seed in [_seed(self.job.seed, number, _OF_START)]
-        ]
-        return [first, *others]
-
-    def _start_networks(self) -> int:
-        """How many networks the start is the mean of."""
         # A module of the user's brings its weights, and copies of one start differ too little.
-        if isinstance(self.job.model, nn.Module):
-            return 1
-        if self._dear:
-            return _START_NETWORKS if self._faint else 1
-        return _FAINT_START_NETWORKS if self._faint else _START_NETWORKS
+        count = 1 if isinstance(job.model, nn.Module) else self.regime.start_networks
+        seeds = [_seed(job.seed, number, _START_STREAM) for number in range(1, count)]
+        return [first, *(replace(first, seed=s, module=job.network(s)) for s in seeds)]
 
-    def _build(self, seed: int) -> nn.Module:
-        """Return a network with other initial weights."""
-        job, shape = self.job, self._replica.bags.row_shape
-        module = build_model(job.model, shape, self._table.n_classes, seed, **job.model_options)
-        return module.to(next(self._replica.module.parameters()).dtype)
-
-    def _decay(self, own: float | None) -> float:
-        """Weight decay of the job, or the method's own where the job leaves it open."""
-        given = self._replica.weight_decay
-        return given if own is None or self.job.weight_decay is not None else own
-
-    def _haste(self) -> float:
-        """Share of the usual training that the job asks for."""
+    def _share_of_usual_epochs(self) -> float:
         if self.job.epochs is None:
             return 1.0
-        return min(1.0, self.job.epochs / soft_epochs(self._replica.bags.n_rows))
+        return min(1.0, self.job.epochs / soft_epochs(self.bags.n_rows))
 
-    def take_start(self, outcomes: list[Outcome]) -> None:
-        """Use the mean log-probabilities of the start."""
-        if self._pure or self._give_up(outcomes):
-            return
-        parts = [log_softmax(o.logits, axis=1) for o in outcomes if o.logits is not None]
-        from_prior, to_prior = (np.maximum(p, _SMALLEST) for p in (self._begun_prior, self._pooled))
+    def use_start(self, fits: list[Fit]) -> None:
+        """Take the mean log-probabilities of the start."""
+        parts = [log_softmax(fit.logits, axis=1) for fit in fits]
+        assert self.start_replica.output_prior is not None
+        from_prior = np.maximum(self.start_replica.output_prior, _SMALLEST)
+        to_prior = np.maximum(self.job.pooled_prior, _SMALLEST)
         shift = np.log(to_prior) - np.log(from_prior)
-        self._log_eta = self._joint_log_eta = log_softmax(np.mean(parts, 0) + shift, axis=1)
-
-    def _give_up(self, outcomes: list[Outcome]) -> bool:
-        """Whether a training diverged.
-
-        That ends the job, and is what it comes to, but a round on trial is run again, not smoothed.
-        """
-        self._seconds += sum(outcome.seconds for outcome in outcomes)
-        diverged = next((outcome for outcome in outcomes if outcome.diverged), None)
-        if diverged is None:
-            return False
-        if self.rounds and self._smoothing.on_trial:
-            self._smoothing.give_up()
-        else:
-            self.failed, self.ended = diverged, True
-        return True
+        self.log_eta = self.final_log_eta = log_softmax(np.mean(parts, 0) + shift, axis=1)
 
     # ------------------------------------------------------------------------------ the rounds
 
     def round(self) -> list[Replica]:
-        """Return one replica a fold."""
-        targets, bags = self._targets(self._log_eta), self._replica.bags
-        parts = [
-            np.flatnonzero((self._fold != fold) & ~self._kept_out) for fold in range(self._folds)
+        """Describe one network per fold."""
+        targets = self._targets(self.log_eta)
+        trained = [
+            np.flatnonzero((self.fold != fold) & ~self.kept_out) for fold in range(self.folds)
         ]
-        batch = soft_batch(bags.n_rows, min(map(len, parts)))  # of all, for one stack
-        smoothing = self._smoothing.radius if self.rounds else 0.0
-        made = []
-        for fold, rows in enumerate(parts):
-            seed = _seed(self.job.seed, self.rounds, fold)
-            own = bags.take(np.flatnonzero(self._fold == fold))
-            replica = self._soft(rows, targets, seed, batch)
-            made.append(replace(replica, smoothing=smoothing, predicted=own, test=None))
-        return made
+        batch = soft_batch_size(self.bags.n_rows, min(map(len, trained)))  # of all, for one stack
+        return [
+            replace(
+                self._soft(rows, targets, _seed(self.job.seed, self.n_accepted, fold), batch),
+                stage=f"round {self.n_accepted + 1}",
+                adversarial_smoothing=self.smoothing.radius if self.n_accepted else 0.0,
+                predicted=self.bags.take(np.flatnonzero(self.fold == fold)),
+                test=None,
+            )
+            for fold, rows in enumerate(trained)
+        ]
 
     def _targets(self, log_eta: _Floats) -> NDArray[np.float32]:
-        replica = self._replica
+        """Soft labels of all rows: (n, K)."""
         return balanced_posterior(
-            log_eta * (_SHARPENING if self._faint else 1.0),
-            replica.bags.bag_index,
-            self._table.values,
-            self._pooled,
-            replica.sample_weight,
-            balanced=self.options.balanced,
+            log_eta * self.regime.sharpening,
+            self.bags.bag_index,
+            self.job.theta,
+            self.job.pooled_prior,
+            self.job.weight,
+            balanced=self.settings.balanced,
         )
 
     def _soft(
         self, rows: NDArray[np.int64], targets: NDArray[np.float32], seed: int, batch: int
     ) -> Replica:
-        """Return a replica that learns soft labels of some rows."""
-        replica, job, n = self._replica, self.job, len(rows)
-        weight = replica.sample_weight
-        bags = replica.bags if n == replica.bags.n_rows else replica.bags.take(rows)
-        module = self._build(seed)
+        """Describe a training on the soft labels of some rows."""
+        job, n, weight = self.job, self.bags.n_rows, self.job.weight
+        module = job.network(seed)
         optimizer: dict[str, Any] = {"learning_rate": job.learning_rate or _SOFT_RATE}
-        if descends(module, replica.bags.n_rows, job.learning_rate):
+        if learns_by_descent(module, n, job.learning_rate):
             optimizer, batch = DESCENT, DESCENT_BATCH
         # Linear models have no normalisation that would undo the shrinking of their weights.
-        decay = soft_decay(replica.bags.n_rows) if self._layered else None
+        usual_decay = soft_weight_decay(n) if self.has_hidden_layers else None
         return replace(
-            replica,
-            bags=bags,
+            self.replica,
+            bags=self.bags if len(rows) == n else self.bags.take(rows),
             objective=None,
             targets=targets[rows],
             module=module,
             seed=seed,
             sample_weight=None if weight is None else weight[rows],
-            epochs=job.epochs or soft_epochs(replica.bags.n_rows),
+            epochs=job.epochs or soft_epochs(n),
             batch_size=job.batch_size or batch,
             batching="shuffled",
             annealed=True,
-            weight_decay=self._decay(decay),
-            mixup=self._mixup,
-            augmentation=self._changed,
+            weight_decay=self._weight_decay(usual_decay),
+            mixup=self.mixup,
+            augmentation=self.soft_augmentation,
             held_out=None,
             risk_weights=None,
             **optimizer,
         )
 
-    def take_round(self, outcomes: list[Outcome]) -> None:
-        """Join predictions of all folds with those before, or end the rounds."""
-        if self._give_up(outcomes):
-            return
-        log_eta = np.empty_like(self._log_eta)
-        for fold, outcome in enumerate(outcomes):
-            assert outcome.logits is not None
-            log_eta[self._fold == fold] = log_softmax(outcome.logits, axis=1)
-        jury, out = self._jury, self._kept_out
-        temperature = jury.temperature(log_eta[out]) if self.options.calibrated else 1.0
+    def use_round(self, fits: list[Fit]) -> bool:
+        """Join the predictions of all folds with those before; False where that ends the rounds."""
+        log_eta = np.empty_like(self.log_eta)
+        for fold, fit in enumerate(fits):
+            log_eta[self.fold == fold] = log_softmax(fit.logits, axis=1)
+        judge, kept_out = self.judge, self.kept_out
+        temperature = judge.temperature(log_eta[kept_out]) if self.settings.calibrated else 1.0
         log_eta = log_softmax(log_eta / temperature, axis=1)
-        losses = jury.losses(log_eta[out])
-        # The start was trained on the rows that are kept out, so it is no measure.
-        if self.rounds and jury.worse(losses, self.rounds):
-            if self._smoothing.on_trial:
-                self._smoothing.give_up()  # and run the round again
-                return
-            self.ended = True
-            self._why = "the next made the bags of rows that were kept out less likely"
-            return
-        jury.compare_with(losses, self.rounds)
-        self._confirmation = f"; {likelihood_gain(-losses)}"
-        if self.rounds:
-            self._smoothing.confirm()
-        self._joint_log_eta = log_softmax((1 - _STEP) * self._log_eta + _STEP * log_eta, axis=1)
-        self._log_eta = log_eta if self._faint else self._joint_log_eta
-        self._calibration = Calibration(temperature, np.zeros(self._table.n_classes))
-        self.rounds += 1
-        self.ended = self.rounds == self._most
+        losses = judge.losses(log_eta[kept_out])
+        # The start was trained on the rows that are kept out, so the first round has no judge.
+        if self.n_accepted and judge.is_worse(losses, self.n_accepted):
+            if self.smoothing.is_on_trial:
+                self.smoothing.give_up()  # and run the round again
+                return True
+            self.why_ended = "Another round did not improve the fit on held-out rows."
+            return False
+        judge.accept(losses, self.n_accepted)
+        self.gains = describe_gains(-losses)
+        if self.n_accepted:
+            self.smoothing.confirm()
+        self.final_log_eta = _between(self.log_eta, log_eta, _LABEL_STEP)
+        self.log_eta = _between(self.log_eta, log_eta, self.regime.step)
+        self.calibration = Calibration(temperature, np.zeros(log_eta.shape[1]))
+        self.n_accepted += 1
+        return True
 
     # -------------------------------------------------------------------------------- the last
 
     def last(self) -> Replica:
-        """Return the replica of the last training, on all rows."""
-        rows = np.arange(self._replica.bags.n_rows)
-        batch = soft_batch(len(rows), len(rows))
-        made = self._soft(rows, self._targets(self._joint_log_eta), self.job.seed, batch)
-        return replace(made, smoothing=self._smoothing.last, held_out=self._replica.held_out)
+        """Describe the last training, on all rows."""
+        n = self.bags.n_rows
+        targets = self._targets(self.final_log_eta)
+        return replace(
+            self._soft(np.arange(n), targets, self.job.seed, soft_batch_size(n, n)),
+            stage="last network",
+            adversarial_smoothing=self.smoothing.final_radius,
+            held_out=self.job.held_out,
+        )
 
-    def finish(self, outcome: Outcome) -> Fit:
-        """Make the fit of the job."""
-        rounds = "1 round" if self.rounds == 1 else f"{self.rounds} rounds"
-        how = "with mixup" if self._mixup else "without mixup"
-        if self._smoothing.last:
-            how += " and smoothing" if self._mixup else " and with smoothing"
-        reason = f"{rounds} {how} after a start by {self.options.start}: {self._why}"
-        reason += self._confirmation
-        if self._most == 0 or not self._kept_out.any():
-            reason = f"no rounds after a start by {self.options.start}"
-        if self._pure:
-            reason = "every bag has one class, so this is supervised learning"
-        reason = outcome.stop_reason if outcome.diverged else reason
-        seconds = self._seconds + (0.0 if outcome is self.failed else outcome.seconds)
-        ended = replace(outcome, stop_reason=reason, seconds=seconds)
-        return Fit(ended, *self._priors, self._calibration)
+    def finish(self, fit: Fit) -> Fit:
+        """Make the fit of the job from its last training, or from one that diverged."""
+        if not fit.diverged:
+            fit = replace(fit, stop_reason=self._describe(), calibration=self.calibration)
+        priors = {name: getattr(self.replica, name) for name in _PRIORS}
+        return replace(fit, seconds=self.seconds, **priors)
+
+    def _describe(self) -> str:
+        if self.is_pure:
+            return "Every bag has one class, so this is supervised learning."
+        if not self.n_accepted:
+            return f"Trained on soft labels of {self.settings.start}, without rounds."
+        rounds = "1 round" if self.n_accepted == 1 else f"{self.n_accepted} rounds"
+        options = {"mixup": self.mixup, "adversarial smoothing": bool(self.smoothing.final_radius)}
+        parts = [rounds, *(name for name, used in options.items() if used)]
+        text = f"Trained with cross-fitting ({', '.join(parts)}). {self.why_ended}"
+        return f"{text} {self.gains}"
+
+
+_PRIORS = ("pooled_prior", "test_prior", "output_prior")
+
+
+def _between(old: _Floats, new: _Floats, step: float) -> _Floats:
+    """Log-probabilities at a share of the way from old to new ones."""
+    return new if step == 1 else log_softmax((1 - step) * old + step * new, axis=1)
 
 
 def _seed(*numbers: int) -> int:

@@ -1,24 +1,22 @@
-"""The fitting of many models by method name at once."""
+"""The fitting of many models at once: methods go through their trainings in step."""
 
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from unbag.bags import Bags
-from unbag.methods.choosing import choose_method
-from unbag.methods.consistency import calibrate
-from unbag.methods.crossfit import CrossFit
-from unbag.methods.jobs import Fit, Job, prepare
+from unbag.methods.base import Method, Trainings
+from unbag.methods.job import Job
 from unbag.methods.registry import get_method
-from unbag.training import PRECISIONS, Outcome, Replica, resolve_device, train
-from unbag.training.checkpoint import Checkpoint, fingerprint
+from unbag.training import PRECISIONS, Fit, Replica, train
 from unbag.validation import check_choice, invalid
 
-__all__ = ["fit_many"]
+__all__ = ["check_job", "fit_many", "rehearse", "shortened"]
+
+AnyJob = TypeVar("AnyJob", bound=Job)
 
 
 def fit_many(
@@ -35,7 +33,7 @@ def fit_many(
     """Fit many models at once; MLPs of one architecture, batch size and row shape form a stack.
 
     The result of a job does not depend on the other jobs, but for rounding. One that diverges is
-    reported in its ``outcome`` while the others go on.
+    reported in its fit while the others go on.
 
     Parameters
     ----------
@@ -51,8 +49,8 @@ def fit_many(
     checkpoint_seconds : float, default=30
         Time between two checkpoints.
     on_finish : callable, optional
-        Called as each stack ends, with its fits by position in ``jobs``, and once for all jobs of
-        crossfit. It is then its business to keep them: their checkpoints are deleted.
+        Called with fits by position in ``jobs``: as each stack ends, if that ended all its jobs,
+        and once at the end for the others. It must keep them: their checkpoints are deleted.
 
     Returns
     -------
@@ -66,99 +64,126 @@ def fit_many(
     >>> X, y = np.eye(4).repeat(50, 0)[:, :3], np.repeat([0, 0, 1, 1], 50)
     >>> bags = unbag.make_bags(X, y, [[0.9, 0.1], [0.2, 0.8]], random_state=0)
     >>> fits = fit_many([Job(bags, method=m, epochs=3) for m in ("unbiased", "prop")])
-    >>> [fit.outcome.stop_reason for fit in fits]
+    >>> [fit.stop_reason for fit in fits]
     ['all 3 epochs were run', 'all 3 epochs were run']
     """
     if isinstance(jobs, Job):
         raise invalid("jobs", "a sequence of Job", "one Job", "put it in a list.")
     check_choice("precision", precision, PRECISIONS)
-    jobs = [_resolve(job) for job in jobs]
-    methods = [get_method(job.method) for job in jobs]
     options: dict[str, Any] = {
         "device": device,
         "precision": precision,
         "test_every": test_every,
         "verbose": verbose,
+        "checkpoint": checkpoint,
         "checkpoint_seconds": checkpoint_seconds,
     }
-    plain = [i for i, method in enumerate(methods) if not method.is_procedure]
-    prepared = {i: prepare(jobs[i], precision) for i in plain}
-    procedures = {
-        i: CrossFit(jobs[i], precision) for i, method in enumerate(methods) if method.is_procedure
-    }
-
-    def add_priors(outcomes: dict[int, Outcome]) -> dict[int, Fit]:
-        """Outcomes by position among the plain jobs to fits by position among all."""
-        made = {}
-        for i, outcome in outcomes.items():
-            replica, priors = prepared[plain[i]]
-            calibration = None
-            if replica.pseudo_labels is not None and not outcome.diverged:
-                calibration, said = calibrate(replica, outcome, priors[0])
-                outcome = replace(outcome, stop_reason=f"{outcome.stop_reason}; {said}")
-            made[plain[i]] = Fit(outcome, *priors, calibration)
-        return made
-
-    fits: dict[int, Fit] = {}
-    if plain:
-        outcomes = train(
-            [replica for replica, _ in prepared.values()],
-            checkpoint=checkpoint,
-            on_finish=None if on_finish is None else lambda ended: on_finish(add_priors(ended)),
-            **options,
-        )
-        fits = add_priors(dict(enumerate(outcomes)))
-    if procedures:
-        folder = None
-        if checkpoint is not None:
-            starts = [replica for p in procedures.values() for replica in p.start()]
-            name = fingerprint(starts, precision, resolve_device(device))[:24]
-            folder = Checkpoint(checkpoint, name).path.with_suffix("")
-        fits |= _run(procedures, {**options, "checkpoint": folder})
-        if on_finish is not None:
-            on_finish({i: fits[i] for i in procedures})
-            if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
-    return [fits[i] for i in range(len(jobs))]
+    running = [_Running(job, method) for job, method in map(check_job, jobs)]
+    report = _Report(running, on_finish)
+    while waiting := [i for i, job in enumerate(running) if job.fit is None]:
+        owners = [i for i in waiting for _ in running[i].wanted]
+        replicas = [replica for i in waiting for replica in running[i].wanted]
+        report.begin_stage(owners)
+        train(replicas, on_finish=report.end_stack, **options)
+    report.end()
+    return [job.fit for job in running if job.fit is not None]
 
 
-def _resolve(job: Any) -> Job:
-    """Check a job and choose its method, where that is left open."""
+def check_job(job: Job) -> tuple[Job, Method]:
+    """Check a job before anything is trained, and resolve its method."""
     if not isinstance(job, Job) or not isinstance(job.bags, Bags):
         kind = type(job.bags).__name__ if isinstance(job, Job) else type(job).__name__
         raise invalid("jobs", "Job(bags, ...) with bags of type Bags", kind)
-    if not get_method(job.method).chosen:
-        return job
-    get_method(job.method).check_hyperparameters(job.hyperparameters)
-    choice = choose_method(
-        job.bags,
-        model=job.model,
-        one_training=job.patience is not None,
-        own_loss=job.loss != "cross-entropy",
-    )
-    return replace(job, method=choice.method)
+    method = get_method(job.method)
+    job.check()
+    method.check(job)
+    return job, method
 
 
-def _run(procedures: dict[int, CrossFit], options: dict[str, Any]) -> dict[int, Fit]:
-    """Take every procedure through its stages; those of all jobs are trained together."""
+def rehearse(job: Job) -> None:
+    """Check a job up to where its training would start."""
+    _, method = check_job(job)
+    next(method.fit(job))
 
-    def stage(label: str, wanted: dict[int, list[Replica]]) -> dict[int, list[Outcome]]:
-        """Train what several jobs want, and hand each its outcomes."""
-        replicas = [replica for own in wanted.values() for replica in own]
-        if not replicas:
-            return {}
-        outcomes = iter(train(replicas, label=label, **options))
-        return {i: [next(outcomes) for _ in own] for i, own in wanted.items()}
 
-    for i, ended in stage("start", {i: p.start() for i, p in procedures.items()}).items():
-        procedures[i].take_start(ended)
-    number = 1
-    while running := {i: p for i, p in procedures.items() if not p.ended}:
-        label = f"round {number}"
-        for i, ended in stage(label, {i: p.round() for i, p in running.items()}).items():
-            procedures[i].take_round(ended)
-        number += 1
-    # One that diverged is told by its outcome, as in a method of one training.
-    fits = {i: p.finish(p.failed) for i, p in procedures.items() if p.failed is not None}
-    last = stage("last", {i: [p.last()] for i, p in procedures.items() if i not in fits})
-    return fits | {i: procedures[i].finish(ended[0]) for i, ended in last.items()}
+def shortened(job: AnyJob, share: float) -> AnyJob:
+    """Return the job with a share of its epochs, at least one."""
+    whole = get_method(job.method).epochs(job) if job.epochs is None else job.epochs
+    return replace(job, epochs=max(1, round(share * whole)))
+
+
+class _Running:
+    """A job on its way: what it wants to be trained next, and its fit once it has ended."""
+
+    def __init__(self, job: Job, method: Method) -> None:
+        self.method = method
+        self.fit: Fit | None = None
+        self.wanted: list[Replica] = []
+        self._trainings: Trainings = method.fit(job)
+        self._go_on(None)
+
+    def receive(self, fits: list[Fit]) -> None:
+        """Hand over what came of the replicas that were wanted."""
+        self._go_on(fits)
+
+    def _go_on(self, fits: list[Fit] | None) -> None:
+        """Run the method to where it wants something trained, or to its end."""
+        self.wanted = []
+        while self.fit is None and not self.wanted:
+            try:
+                self.wanted = next(self._trainings) if fits is None else self._trainings.send(fits)
+            except StopIteration as end:
+                fit: Fit = end.value
+                name, settings = self.method.name, self.method.settings
+                self.fit = fit if fit.method else replace(fit, method=name, settings=settings)
+            fits = []
+
+
+class _Report:
+    """Hands fits to their jobs as stacks end, and those of ended jobs to the caller.
+
+    Jobs are reported with their first stack, when that ended all of them, and else at the end of
+    all. So a run that is started again without the jobs that were reported finds the checkpoints of
+    the others: their stacks have the same members.
+    """
+
+    def __init__(
+        self, running: list[_Running], on_finish: Callable[[dict[int, Fit]], None] | None
+    ) -> None:
+        self._running = running
+        self._on_finish = on_finish
+        self._unreported = set(range(len(running)))
+        self._held: list[Callable[[], None]] = []  # delete checkpoints that are still needed
+        self._in_held: set[int] = set()  # jobs that these are of
+        self._owners: list[int] = []
+        self._received: dict[int, Fit] = {}
+
+    def begin_stage(self, owners: list[int]) -> None:
+        """Take note which job wants each of the replicas that are trained next."""
+        self._owners, self._received = owners, {}
+
+    def end_stack(self, ended: dict[int, Fit], delete_checkpoint: Callable[[], None]) -> None:
+        """Let each job whose replicas have all ended go on to what it wants next."""
+        self._received |= ended
+        jobs = {self._owners[place] for place in ended}
+        for i in sorted(jobs):
+            places = [place for place, owner in enumerate(self._owners) if owner == i]
+            if all(place in self._received for place in places):
+                self._running[i].receive([self._received[place] for place in places])
+        self._held.append(delete_checkpoint)
+        if jobs & self._in_held or any(self._running[i].fit is None for i in jobs):
+            self._in_held |= jobs
+        else:
+            self._hand_over(jobs, [self._held.pop()])
+
+    def end(self) -> None:
+        """Report the jobs that are left."""
+        self._hand_over(set(self._unreported), self._held)
+
+    def _hand_over(self, jobs: set[int], checkpoints: list[Callable[[], None]]) -> None:
+        if self._on_finish is None or not jobs:
+            return
+        self._on_finish({i: fit for i in sorted(jobs) if (fit := self._running[i].fit) is not None})
+        self._unreported -= jobs
+        for delete in checkpoints:
+            delete()

@@ -1,21 +1,43 @@
-"""What the bags of rows that were kept out of all rounds say of a round."""
+"""What the bags of rows that were kept out of all rounds tell about a round."""
+
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from unbag.methods.recipes import log_gains
+from unbag.methods.posterior import log_gains
 from unbag.training.temperature import likeliest_temperature
 
-__all__ = ["KeptOut"]
+__all__ = ["STRICT", "KeptOut", "Tolerance"]
 
 _Floats = NDArray[np.float64]
-# By how many standard errors a round may be worse; the latter where priors say little.
-_ERRORS, _FAINT_ERRORS = 1.0, 3.0
-# What the second round may lose of the gain of the first, likewise.
-_SLACK, _FAINT_SLACK = 0.01, 0.05
 
 
+@dataclass(frozen=True)
+class Tolerance:
+    """When a round counts as worse than the one it is compared with.
+
+    Parameters
+    ----------
+    errors : float
+        By how many standard errors it may be worse.
+    early_loss : float
+        Share of the first round's gain over chance that the second may lose. The first has all its
+        labels from the start, which was trained on the rows that are kept out.
+    keeps_best : bool
+        Whether rounds are compared with the best since the second, and not with the last.
+    """
+
+    errors: float = 1.0
+    early_loss: float = 0.01
+    keeps_best: bool = False
+
+
+STRICT = Tolerance()
+
+
+@dataclass
 class KeptOut:
     """Rows that no network of the rounds was trained on, and the likelihood of their bags.
 
@@ -25,8 +47,7 @@ class KeptOut:
     ----------
     ratios : array of shape (n', K)
         θ_mk / p_k for the bag m of every such row.
-    faint : bool
-        Whether priors say little.
+    tolerance : Tolerance
 
     Attributes
     ----------
@@ -35,17 +56,16 @@ class KeptOut:
 
     Examples
     --------
-    >>> rows = KeptOut(np.array([[1.8, 0.2], [0.2, 1.8]]), faint=False)
+    >>> rows = KeptOut(np.array([[1.8, 0.2], [0.2, 1.8]]))
     >>> right, wrong = np.log([[0.9, 0.1], [0.1, 0.9]]), np.log([[0.1, 0.9], [0.9, 0.1]])
-    >>> rows.compare_with(rows.losses(right), 0)
-    >>> rows.worse(rows.losses(wrong), 1), rows.worse(rows.losses(right), 1)
+    >>> rows.accept(rows.losses(right), 0)
+    >>> rows.is_worse(rows.losses(wrong), 1), rows.is_worse(rows.losses(right), 1)
     (True, False)
     """
 
-    def __init__(self, ratios: _Floats, *, faint: bool) -> None:
-        self.ratios = ratios
-        self.faint = faint
-        self.reference: _Floats = np.empty(0)
+    ratios: _Floats
+    tolerance: Tolerance = STRICT
+    reference: _Floats = field(default_factory=lambda: np.empty(0))
 
     def temperature(self, log_eta: _Floats) -> float:
         """Temperature at which the bags are likeliest, given log-probabilities (n', K)."""
@@ -53,26 +73,22 @@ class KeptOut:
         return float(likeliest_temperature(torch.from_numpy(log_eta), ratios))
 
     def losses(self, log_eta: _Floats) -> _Floats:
-        """−log of what the bags are likelier than by their sizes: (n',)."""
+        """Negative logarithm of how much likelier the bags are than by their sizes: (n',)."""
         return -log_gains(log_eta, self.ratios)
 
-    def worse(self, losses: _Floats, rounds: int) -> bool:
-        """Whether bags are less likely, beyond noise, than in the round compared with.
+    def is_worse(self, losses: _Floats, n_accepted: int) -> bool:
+        """Whether the bags are less likely, beyond noise, than in the round compared with.
 
-        ``rounds`` are those accepted before. The first has all its labels from the start, which
-        knows these bags a little, so that the second may lose a part of what it gained over
-        chance.
+        ``n_accepted`` is the number of rounds before this one.
         """
-        more = losses - self.reference
-        error = more.std() / np.sqrt(len(more))
-        errors, slack = (_FAINT_ERRORS, _FAINT_SLACK) if self.faint else (_ERRORS, _SLACK)
-        gain = max(0.0, -self.reference.mean()) if rounds == 1 else 0.0
-        return bool(more.mean() > slack * gain + errors * error)
+        increase = losses - self.reference
+        error = increase.std() / np.sqrt(len(increase))
+        gain = max(0.0, -self.reference.mean()) if n_accepted == 1 else 0.0
+        allowed = self.tolerance.early_loss * gain + self.tolerance.errors * error
+        return bool(increase.mean() > allowed)
 
-    def compare_with(self, losses: _Floats, rounds: int) -> None:
-        """Compare further rounds with this, or where priors say little the best since the second.
-
-        ``rounds`` are those accepted before.
-        """
-        if not (self.faint and rounds > 1 and losses.mean() > self.reference.mean()):
+    def accept(self, losses: _Floats, n_accepted: int) -> None:
+        """Take a round; further ones are compared with it, or with the best since the second."""
+        falls_back = n_accepted > 1 and losses.mean() > self.reference.mean()
+        if not (self.tolerance.keeps_best and falls_back):
             self.reference = losses

@@ -1,136 +1,94 @@
-"""Names of methods and what each consists of."""
+"""Methods by name: those of unbag, and those that other packages bring by an entry point."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from unbag import objectives
 from unbag.exceptions import InvalidInputError
-from unbag.objectives import Objective
-from unbag.validation import check_choice, shorten
+from unbag.methods import single
+from unbag.methods.auto import Auto
+from unbag.methods.base import Method
+from unbag.methods.consistency import Consistency
+from unbag.methods.crossfit import CrossFit
+from unbag.validation import check_choice, invalid, shorten
 
-__all__ = ["METHODS", "Method", "get_method"]
+__all__ = ["METHODS", "get_method"]
 
-
-@dataclass(frozen=True)
-class Method:
-    """A whole recipe.
-
-    Parameters
-    ----------
-    name : str
-    summary : str
-        One line on what it does.
-    objective : type of Objective
-        Of a procedure: what it starts with.
-    stop_when_negative : bool
-        End training after the first epoch whose mean empirical risk is negative.
-    options : tuple of str
-        Hyperparameters beside those of the objective.
-    is_procedure : bool
-        Whether it takes more than one training.
-    has_pseudo_labels : bool
-        Whether it trains on augmented rows and labels of its own.
-    chosen : bool
-        Whether it stands for another method, which is chosen when the bags are known.
-    """
-
-    name: str
-    summary: str
-    objective: type[Objective]
-    stop_when_negative: bool = False
-    options: tuple[str, ...] = ()
-    is_procedure: bool = False
-    has_pseudo_labels: bool = False
-    chosen: bool = False
-
-    @property
-    def needs_rank(self) -> bool:
-        """Whether Θ must have full column rank."""
-        return self.objective.needs_rank
-
-    @property
-    def output_prior(self) -> str:
-        """``"test"`` where the softmax is a posterior under the test prior, else ``"pooled"``.
-
-        ``biased``, ``prop`` and ``prop-cr`` have no output prior by theory; the pooled one stands
-        in for it.
-        """
-        return "test" if self.objective.needs_rank else "pooled"
-
-    @property
-    def hyperparameters(self) -> tuple[str, ...]:
-        """Names of the hyperparameters, those of the objective first."""
-        if self.chosen:
-            return ()
-        return (*self.objective.hyperparameters, *self.options)
-
-    def check_hyperparameters(self, given: dict[str, Any]) -> None:
-        """Refuse a hyperparameter that the method does not have."""
-        unknown = [name for name in given if name not in self.hyperparameters]
-        if unknown:
-            own = shorten(self.hyperparameters, limit=20) if self.hyperparameters else "none"
-            message = (
-                f"method {self.name!r} has no hyperparameter {shorten(unknown)}; it has: {own}."
-            )
-            raise InvalidInputError(message)
+_GROUP = "unbag.methods"
+_OWN: tuple[type[Method], ...] = (
+    single.Biased,
+    single.Prop,
+    single.PropCR,
+    single.Unbiased,
+    single.UCorrect,
+    single.UFlood,
+    single.UStop,
+    single.UPRR,
+    single.BagLikelihood,
+    single.MatchedLikelihood,
+    CrossFit,
+    Consistency,
+    Auto,
+)
 
 
-_SUMMARIES = {
-    "biased": "every row labelled with the largest class of its bag",
-    "prop": "predicted shares of every bag matched to the known ones",
-    "prop-cr": "prop with virtual adversarial consistency",
-    "unbiased": "unbiased estimate of the risk",
-    "u-correct": "unbiased, the risk of every class kept above zero",
-    "u-flood": "unbiased, the risk kept above a flood level",
-    "u-stop": "unbiased, ended when the risk turns negative",
-    "u-prr": "unbiased with partial risk regularisation",
-    "bag-likelihood": "likelihood of every row's bag",
-    "matched-likelihood": "bag-likelihood, the mean posterior of every bag held at its shares",
-}
+class _Methods(Mapping[str, type[Method]]):
+    """Names to classes, unbag's own first; those of other packages are imported when asked for."""
 
-METHODS: dict[str, Method] = {
-    name: Method(name, summary, objectives.OBJECTIVES[name], stop_when_negative=name == "u-stop")
-    for name, summary in _SUMMARIES.items()
-} | {
-    "crossfit": Method(
-        "crossfit",
-        "soft labels from bags, by networks of folds",
-        objectives.MatchedLikelihood,
-        options=(
-            "folds",
-            "rounds",
-            "start",
-            "mixup",
-            "smoothing",
-            "balanced",
-            "calibrated",
-            "augment",
-        ),
-        is_procedure=True,
-    ),
-    "consistency": Method(
-        "consistency",
-        "a likelihood of bags on augmented rows, with pseudo-labels of a teacher",
-        objectives.MatchedLikelihood,
-        options=("purity", "threshold", "teacher", "balanced", "flip", "weight"),
-        has_pseudo_labels=True,
-    ),
-    "auto": Method(
-        "auto",
-        "the one of these that suits bags and network",
-        objectives.MatchedLikelihood,
-        chosen=True,
-    ),
-}
+    def __init__(self) -> None:
+        self._own = {kind.name: kind for kind in _OWN}
+
+    @staticmethod
+    @cache
+    def _others() -> dict[str, EntryPoint]:
+        return {point.name: point for point in entry_points(group=_GROUP)}
+
+    def __getitem__(self, name: str) -> type[Method]:
+        if name in self._own:
+            return self._own[name]
+        point = self._others()[name]
+        try:
+            kind = point.load()
+        except Exception as error:  # the package of another may fail in any way
+            message = f"The method {name!r} ({point.value}) cannot be imported: {error!r}."
+            raise InvalidInputError(message) from error
+        if not (isinstance(kind, type) and issubclass(kind, Method) and kind.name == name):
+            allowed = f"a subclass of unbag.methods.Method with the name {name!r}"
+            raise invalid(f"entry point {point.value}", allowed, repr(kind))
+        return kind
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._own, *(name for name in self._others() if name not in self._own)])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
 
 
-def get_method(name: str) -> Method:
-    """Return the method of that name.
+METHODS: Mapping[str, type[Method]] = _Methods()
+
+
+def get_method(method: str | Method, **settings: Any) -> Method:
+    """Return a method by name or as it is, with some settings changed.
 
     Examples
     --------
-    >>> get_method("u-prr").hyperparameters
-    ('alpha', 'ascent_scale')
+    >>> get_method("u-prr", alpha=0.5)
+    UPRR(alpha=0.5, ascent_scale=5.0)
+    >>> get_method(get_method("crossfit"), rounds=1).settings["rounds"]
+    1
     """
-    check_choice("method", name, METHODS)
-    return METHODS[name]
+    if isinstance(method, Method):
+        kind, settings = type(method), {**method.settings, **settings}
+    else:
+        if not isinstance(method, str):
+            raise invalid("method", "a name or an object of unbag.methods", repr(method))
+        check_choice("method", method, METHODS)
+        kind = METHODS[method]
+    known = [field.name for field in fields(kind)]
+    if unknown := [name for name in settings if name not in known]:
+        own = shorten(known, limit=20) if known else "none"
+        message = f"The method {kind.name!r} has no setting {shorten(unknown)}; it has: {own}."
+        raise InvalidInputError(message)
+    return kind(**settings)

@@ -1,4 +1,4 @@
-"""How far rows are moved where networks that learn soft labels are smoothed, and whether at all."""
+"""How far rows are moved in adversarial smoothing on soft labels, and whether at all."""
 
 import math
 
@@ -7,9 +7,9 @@ import torch
 
 from unbag.bags import Bags
 
-__all__ = ["SMOOTHING", "Smoothing", "principal_deviation", "spread"]
+__all__ = ["USUAL_SHARE", "Smoothing", "principal_deviation", "spread"]
 
-SMOOTHING = 0.2  # share of their spread that rows are moved by, where nothing is given
+USUAL_SHARE = 0.2  # of their spread that rows are moved by, where nothing is given
 _LEAST_NUMBERS = 64  # of an image
 _POWER_STEPS = 30
 _SAMPLE, _SAMPLE_NUMBERS = 10_000, 30_000_000  # rows, and numbers in all of them
@@ -21,61 +21,60 @@ class Smoothing:
     The first round is without it. Where it is not given, only images are moved: what lies close to
     an image looks like it, but in a table a small step may lead to another class. It must not
     exceed the standard deviation of rows in their principal direction: moved further than they
-    differ in any, images of one class pass for those of others. And networks of the second round
-    are on trial: if they make the bags of rows that were kept out less likely, it is given up.
+    differ in any direction, images of one class pass for those of others. And networks of the
+    second round are on trial: smoothing ends if they make the bags of rows kept out less likely.
 
     Parameters
     ----------
     share : float or None
-        Of the spread of rows. None is the usual one, for bags that are fit for it.
+        Of the spread of rows. None means the usual one, where bags are fit for it.
     bags : Bags
-    layered : bool
-        Whether networks are MLPs, with hidden layers.
-    whole : bool
-        Whether bags are so small that they are trained on as a whole.
+    applies : bool
+        Whether networks and bags are of the kind that gains by it: MLPs with hidden layers on bags
+        that are not kept whole in batches.
 
     Attributes
     ----------
     radius : float
         0 where networks are not smoothed.
-    confirmed : bool
+    is_confirmed : bool
         Whether the radius was given, or has passed its trial.
 
     Examples
     --------
     >>> X = np.outer(np.arange(81), np.ones(64)).reshape(81, 8, 8)  # along one line
     >>> bags = Bags(X, np.arange(81) % 2, np.array([[0.8, 0.2], [0.3, 0.7]]))
-    >>> usual = Smoothing(None, bags, layered=True, whole=False)
-    >>> round(spread(bags), 1), round(usual.radius, 1), usual.last
+    >>> usual = Smoothing(None, bags, applies=True)
+    >>> round(spread(bags), 1), round(usual.radius, 1), usual.final_radius
     (187.0, 37.4, 0.0)
     >>> usual.confirm()
-    >>> round(usual.last, 1)
+    >>> round(usual.final_radius, 1)
     37.4
     """
 
-    def __init__(self, share: float | None, bags: Bags, *, layered: bool, whole: bool) -> None:
-        self.confirmed = share is not None
+    def __init__(self, share: float | None, bags: Bags, *, applies: bool) -> None:
+        self.is_confirmed = share is not None
         if share is None:
-            images = len(bags.row_shape) > 1 and math.prod(bags.row_shape) >= _LEAST_NUMBERS
-            share = SMOOTHING if images and layered and not whole else 0.0
+            are_images = len(bags.row_shape) > 1 and math.prod(bags.row_shape) >= _LEAST_NUMBERS
+            share = USUAL_SHARE if are_images and applies else 0.0
         self.radius = float(share) * spread(bags) if share else 0.0
         # Also where that is not a number, since distances overflow.
-        if self.on_trial and not self.radius <= principal_deviation(bags):
+        if self.is_on_trial and not self.radius <= principal_deviation(bags):
             self.give_up()
 
     @property
-    def on_trial(self) -> bool:
+    def is_on_trial(self) -> bool:
         """Whether networks are smoothed that may turn out worse for it."""
-        return self.radius > 0 and not self.confirmed
+        return self.radius > 0 and not self.is_confirmed
 
     @property
-    def last(self) -> float:
+    def final_radius(self) -> float:
         """Radius of the last network."""
-        return self.radius if self.confirmed else 0.0
+        return self.radius if self.is_confirmed else 0.0
 
     def confirm(self) -> None:
-        """Take it for the last network."""
-        self.confirmed = True
+        """Smooth the last network too."""
+        self.is_confirmed = True
 
     def give_up(self) -> None:
         """Smooth no more networks."""

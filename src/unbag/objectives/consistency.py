@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from unbag.validation import check_number, invalid
 
 __all__ = [
     "ProportionConsistency",
+    "adversarial_perturbation",
     "consistency_weight",
     "divergence",
     "unit",
@@ -36,6 +37,29 @@ def unit(direction: Tensor, row_dims: int) -> Tensor:
     length: Tensor = torch.linalg.vector_norm(flat, dim=-1, keepdim=True)
     flat = flat / (length + 1e-8)
     return flat.view(direction.shape)
+
+
+def adversarial_perturbation(
+    divergence_at: Callable[[Tensor], Tensor],
+    direction: Tensor,
+    scale: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """Perturbation of rows that changes predictions most, by one power step.
+
+    Parameters
+    ----------
+    divergence_at : callable
+        From directions to the sum over rows of the divergence there. Of a mean, the gradient
+        would vanish with the number of rows.
+    direction : Tensor
+        Random directions of length 1 to start from, one per row.
+    scale : callable
+        From gradients to perturbations of the length that is wanted.
+    """
+    direction.requires_grad_()
+    (gradient,) = torch.autograd.grad(divergence_at(direction), direction)
+    with torch.no_grad():
+        return scale(gradient)
 
 
 def consistency_weight(progress: float, *, maximum: float = 0.05, rampup: float = 0.4) -> float:
@@ -138,12 +162,12 @@ class ProportionConsistency(Proportion):
         check_number("progress", progress, low=0, high=1)
         proportion = super().forward(logits, bag_index, weight, inclusion)
         with _no_running_statistics(model):
-            # One power step: the direction in which the divergence grows fastest, of the sum over
-            # rows, since the gradient of a mean vanishes with their number.
-            start = unit(torch.rand_like(inputs) - 0.5, 1).requires_grad_()
-            probed = divergence(logits, model(inputs + self.probe.to(inputs) * start))
-            (gradient,) = torch.autograd.grad(probed * len(inputs), start)
-            perturbation = self.radius.to(inputs) * unit(gradient, 1)
+            probe, radius = self.probe.to(inputs), self.radius.to(inputs)
+            perturbation = adversarial_perturbation(
+                lambda d: divergence(logits, model(inputs + probe * d)) * len(inputs),
+                unit(torch.rand_like(inputs) - 0.5, 1),
+                lambda gradient: radius * unit(gradient, 1),
+            )
             shift = divergence(logits, model(inputs + perturbation))
         weight_now = self.consistency.to(shift) * consistency_weight(progress, maximum=1.0)
         return proportion + weight_now * shift

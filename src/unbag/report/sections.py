@@ -10,7 +10,7 @@ from unbag.estimator import UnbagClassifier
 from unbag.evaluation import Evaluation, LeftInverse, Reliability
 from unbag.evaluation.intervals import share_variance
 from unbag.inspection import Inspection
-from unbag.methods import get_method
+from unbag.methods import METHODS
 from unbag.priors import ClassPriors
 from unbag.report.plain import text
 
@@ -238,12 +238,11 @@ def calibration(clf: UnbagClassifier, reliability: Reliability | None) -> dict[s
 
 def hyperparameters(clf: UnbagClassifier) -> dict[str, Any]:
     """Parameters of the classifier that matter for its method, and what the method is."""
-    own = get_method(clf.method_)
-    foreign = {"alpha", "ascent_scale", "flood_level"} - set(own.hyperparameters)
-    left_out = {"priors", "verbose", "checkpoint", *foreign}
+    left_out = {"priors", "verbose", "checkpoint", "method"}
     given = {n: v for n, v in clf.get_params(deep=False).items() if n not in left_out}
+    given |= clf.settings_
     return {
-        "method_summary": own.summary,
+        "method_summary": METHODS[clf.method_].summary,
         "values": {name: _describe(value) for name, value in given.items()},
     }
 

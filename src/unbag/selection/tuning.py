@@ -1,7 +1,5 @@
 """Search over methods and hyperparameters without a label, by Optuna on the stacked engine."""
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +12,11 @@ from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier
 from unbag.evaluation import Evaluation, evaluate
 from unbag.exceptions import InvalidInputError, TrainingDivergedError
+from unbag.fingerprint import fingerprint
 from unbag.identity import hash_rows
-from unbag.methods import METHODS, fit_many
+from unbag.methods import METHODS, Method, fit_many, get_method, shortened
 from unbag.selection.scorers import accuracy_scorer, likelihood_scorer
-from unbag.validation import check_choice, check_number, import_optional, invalid, shorten
+from unbag.validation import check_choice, check_number, import_optional, invalid
 
 __all__ = ["DEFAULT_SEARCH", "TuningResult", "tune"]
 
@@ -28,14 +27,14 @@ DEFAULT_SEARCH: dict[str, Any] = {
     "learning_rate": (1e-4, 1e-2, "log"),
     "weight_decay": (1e-6, 1e-2, "log"),
     "dropout": [0.0, 0.2, 0.5],
-    "alpha": (0.1, 0.95),
-    "ascent_scale": (0.5, 10.0, "log"),
+    "method__alpha": (0.1, 0.95),
+    "method__ascent_scale": (0.5, 10.0, "log"),
 }
 SCORERS: dict[str, Callable[[Any, Any, Any], float]] = {
     "accuracy": accuracy_scorer,
     "likelihood": likelihood_scorer,
 }
-_OWN = {name for method in METHODS.values() for name in method.hyperparameters}
+_OF_METHOD = "method__"  # before the settings of methods
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +99,8 @@ def tune(
         With ``priors``; settings that the search does not name are taken from it.
     search : dict, optional
         Name of a parameter to a list of choices, a range (low, high), or (low, high, "log");
-        ``DEFAULT_SEARCH`` by default, which has methods of one training. ``alpha``,
-        ``ascent_scale`` and ``flood_level`` are only asked for with methods that have them.
+        ``DEFAULT_SEARCH`` by default, which has methods of one training. A name such as
+        ``method__alpha`` is a setting of the method, and only drawn with methods that have it.
     n_trials : int, default=32
         Trials in all, with those that the storage already holds.
     scoring : {"likelihood", "accuracy"}
@@ -139,12 +138,12 @@ def tune(
     share = validation_size / (1 - evaluation_size)
     split = (*both.train_test_split(share, random_state=random_state), untouched)
     parts = tuple(_Part(np.asarray(part.X), part.bag_ids) for part in split)
-    fingerprint = _fingerprint(parts, space, scoring, estimator, random_state)
+    digest = _fingerprint(parts, space, scoring, estimator, random_state)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         study = optuna.create_study(
             storage=storage,
-            study_name=study_name or f"unbag-{fingerprint[:12]}",
+            study_name=study_name or f"unbag-{digest[:12]}",
             direction="maximize",
             load_if_exists=True,
             sampler=optuna.samplers.TPESampler(seed=random_state, constant_liar=True),
@@ -154,10 +153,10 @@ def tune(
         got = f"one that cannot be opened ({str(error).splitlines()[0]})"
         remedy = "give a file, for example: sqlite:///trials.db"
         raise invalid("storage", "the address of an Optuna storage", got, remedy) from None
-    if study.user_attrs.get("fingerprint", fingerprint) != fingerprint:
+    if study.user_attrs.get("fingerprint", digest) != digest:
         message = f"The study {study.study_name!r} is of other data or another search; name a new."
         raise InvalidInputError(message)
-    study.set_user_attr("fingerprint", fingerprint)
+    study.set_user_attr("fingerprint", digest)
     searching = _Search(optuna, study, space, estimator, parts, SCORERS[scoring], random_state)
     while (missing := n_trials - searching.n_done()) > 0:
         searching.run(min(at_once, missing), verbose)
@@ -244,14 +243,15 @@ class _Search:
         if not candidates:
             return []
         train, validation, _ = self.parts
-        prepared = [estimator.prepare(train.X, train.ids) for _, estimator in candidates]
-        jobs = [p.shortened(share).job for p in prepared]
+        jobs = [
+            shortened(estimator.prepare(train.X, train.ids), share) for _, estimator in candidates
+        ]
         first = candidates[0][1]
         fits = fit_many(jobs, device=first.device, precision=first.precision, verbose=verbose)
         scores: list[tuple[Any, float | None]] = []
-        for (trial, estimator), own, fit in zip(candidates, prepared, fits, strict=True):
+        for (trial, estimator), job, fit in zip(candidates, jobs, fits, strict=True):
             try:
-                estimator.take(own, fit)
+                estimator.take(job, fit)
                 score = self.scorer(estimator, validation.X, validation.ids)
             except TrainingDivergedError:
                 score = None
@@ -263,7 +263,7 @@ class _Search:
         drawn: dict[str, Any] = {}
         method = self.estimator.method
         for name, values in sorted(self.space.items(), key=lambda item: item[0] != "method"):
-            if name in _OWN and name not in METHODS[method].hyperparameters:
+            if name.startswith(_OF_METHOD) and name not in _settings_of(method):
                 continue
             if isinstance(values, list):
                 drawn[name] = trial.suggest_categorical(name, values)
@@ -279,28 +279,41 @@ class _Search:
 def _check_search(search: Mapping[str, Any], estimator: UnbagClassifier) -> dict[str, Any]:
     if not isinstance(estimator, UnbagClassifier):
         raise invalid("estimator", "an UnbagClassifier", type(estimator).__name__)
-    known = estimator.get_params()
+    if not isinstance(search, Mapping) or not search:
+        raise invalid("search", "a dict of at least one parameter", repr(search))
     for name, values in search.items():
-        if name not in known or name in ("priors", "test_prior", "random_state"):
-            raise invalid("search", "parameters of the estimator that can be tuned", repr(name))
-        if isinstance(values, list) and values:
-            if name == "method":
-                for method in values:
-                    check_choice("method", method, METHODS)
-            continue
-        pair = isinstance(values, tuple) and len(values) in (2, 3)
-        if not pair or not values[0] <= values[1] or (len(values) == 3 and values[2] != "log"):
-            allowed = f"for {name!r} a list, (low, high) or (low, high, 'log')"
-            raise invalid("search", allowed, repr(values))
-    if not search:
-        raise invalid("search", "at least one parameter", "none")
+        _check_values(name, values)
     methods = search.get("method", [estimator.method])
-    own = {name for method in methods for name in METHODS[method].hyperparameters}
-    for name in sorted((_OWN & set(search)) - own):
-        if search is not DEFAULT_SEARCH:
-            allowed = f"parameters that {shorten(methods)} has"
-            raise invalid("search", allowed, repr(name), "search for the method too.")
+    known = [name for name in estimator.get_params(deep=False) if name not in _FIXED]
+    known += [name for method in methods for name in _settings_of(method)]
+    for name in search:
+        if name not in known and search is not DEFAULT_SEARCH:
+            if name in {s for m in METHODS for s in get_method(m).settings}:
+                remedy = f"settings of methods are named as {_OF_METHOD}{name}."
+            else:
+                remedy = "search for the method too." if name.startswith(_OF_METHOD) else ""
+            raise invalid("search", "parameters that can be tuned here", repr(name), remedy)
     return dict(search)
+
+
+_FIXED = ("priors", "test_prior", "random_state")
+
+
+def _settings_of(method: str | Method) -> list[str]:
+    """Names of the settings of a method, as a search has them."""
+    return [_OF_METHOD + name for name in get_method(method).settings]
+
+
+def _check_values(name: str, values: Any) -> None:
+    if isinstance(values, list) and values:
+        if name == "method":
+            for method in values:
+                check_choice("method", method, METHODS)
+        return
+    pair = isinstance(values, tuple) and len(values) in (2, 3)
+    if not pair or not values[0] <= values[1] or (len(values) == 3 and values[2] != "log"):
+        allowed = f"for {name!r} a list, (low, high) or (low, high, 'log')"
+        raise invalid("search", allowed, repr(values))
 
 
 def _fingerprint(
@@ -310,11 +323,9 @@ def _fingerprint(
     estimator: UnbagClassifier,
     seed: int,
 ) -> str:
-    digest = hashlib.sha256(json.dumps([space, scoring, seed], sort_keys=True).encode())
-    for part in parts:
-        digest.update(hash_rows(part.X).tobytes())
-        digest.update(repr(part.ids.tolist()).encode())
-    settings = {k: v for k, v in estimator.get_params().items() if k not in ("priors", "verbose")}
-    digest.update(repr(sorted(settings.items(), key=str)).encode())
-    digest.update(repr(estimator.priors).encode())
-    return digest.hexdigest()
+    settings = {k: v for k, v in estimator.get_params(deep=False).items() if k not in _NO_RESULT}
+    rows = [(hash_rows(part.X), part.ids) for part in parts]
+    return fingerprint(space, scoring, seed, rows, settings)
+
+
+_NO_RESULT = ("verbose", "checkpoint")

@@ -1,17 +1,17 @@
-"""Training: replicas in, outcomes out, many at once.
+"""Training: replicas in, fits out, many at once.
 
 ``replica`` says what a model to train is, ``run`` groups replicas into stacks, ``engine`` holds
 the one loop; ``batches``, ``networks``, ``randomness``, ``checkpoint`` and ``progress`` serve it.
 """
 
 from unbag.training.engine import PRECISIONS
-from unbag.training.replica import Augmentation, Outcome, PseudoLabels, Replica, TestSet
+from unbag.training.replica import Augmentation, Fit, PseudoLabels, Replica, TestSet
 from unbag.training.run import resolve_device, train
 
 __all__ = [
     "PRECISIONS",
     "Augmentation",
-    "Outcome",
+    "Fit",
     "PseudoLabels",
     "Replica",
     "TestSet",

@@ -1,96 +1,20 @@
 """Checkpoints: a training state as one safetensors file, written whole or not at all."""
 
-import hashlib
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from unbag.exceptions import InvalidInputError
-from unbag.training.replica import Replica, module_settings
 from unbag.validation import invalid
 
-__all__ = ["Checkpoint", "fingerprint"]
+__all__ = ["Checkpoint"]
 
-_FORMAT = "unbag-training-1"
-_PROBE = torch.tensor([[0.3], [-0.7]], dtype=torch.float64)
-
-
-def _update(digest: "hashlib._Hash", value: object) -> None:
-    if isinstance(value, Tensor):
-        value = value.detach().cpu().numpy()
-    if isinstance(value, np.ndarray):
-        digest.update(f"{value.dtype}{value.shape}".encode())
-        digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
-    else:
-        digest.update(repr(value).encode())
-
-
-def fingerprint(replicas: Sequence[Replica], precision: str, device: torch.device) -> str:
-    """Hash everything that the result of a training depends on: data, settings, first weights."""
-    digest = hashlib.sha256(f"{_FORMAT} {precision} {device.type}".encode())
-    seen: set[int] = set()
-    for replica in replicas:
-        bags = replica.bags
-        arrays = [bags.source] if id(bags.source) not in seen else []
-        seen.add(id(bags.source))
-        scored, out = replica.scored.values(), replica.predicted
-        others = [part.source for part in scored] + ([] if out is None else [out.source])
-        for source in others:
-            if id(source) not in seen:
-                seen.add(id(source))
-                arrays.append(source)
-        settings = (
-            replica.seed,
-            replica.epochs,
-            replica.batch_size,
-            replica.learning_rate,
-            replica.weight_decay,
-            replica.shrinkage,
-            replica.optimizer,
-            replica.batching,
-            replica.stop_when_negative,
-            replica.patience,
-            replica.annealed,
-            replica.mixup,
-            replica.smoothing,
-            replica.augmentation,
-            replica.pseudo_labels,
-            type(replica.objective).__name__,
-            type(replica.module).__qualname__,
-            module_settings(replica.module),
-        )
-        for value in (
-            *arrays,
-            settings,
-            bags.rows,
-            bags.bag_index,
-            replica.sample_weight,
-            replica.risk_weights,
-            replica.logit_shift,
-            replica.targets,
-            *(() if out is None else (out.rows, out.bag_index)),
-            *(value for part in scored for value in (part.rows, part.group, part.table)),
-            *_objective_values(replica),
-            *replica.module.parameters(),
-            *replica.module.buffers(),
-        ):
-            _update(digest, value)
-    return digest.hexdigest()
-
-
-def _objective_values(replica: Replica) -> list[Tensor]:
-    if replica.objective is None:
-        return []
-    # A function has no name to rely on, but its values tell losses apart.
-    values = replica.objective.loss(_PROBE.expand(2, replica.bags.priors.n_classes).cumsum(1))
-    return [values, *replica.objective.state_dict().values()]
+_FORMAT = "unbag-training-2"
 
 
 class Checkpoint:

@@ -27,7 +27,7 @@ from unbag.training.progress import TrainingProgress
 from unbag.training.pseudo_labels import PseudoLabelLoss
 from unbag.training.randomness import seed_keys
 from unbag.training.recording import compiled, record
-from unbag.training.replica import Outcome, Replica
+from unbag.training.replica import Fit, Replica
 from unbag.training.rows import CHUNK, Rows, ScoredStack
 
 __all__ = ["PRECISIONS", "Stack"]
@@ -105,8 +105,8 @@ class Stack:
         self.learning_rate = self._tensor([r.learning_rate for r in self.replicas])[:, None]
         self.weight_decay = self._tensor([r.weight_decay for r in self.replicas])[:, None]
         self.sgd = self.replicas[0].optimizer == "sgd"
-        shrinkage = [r.shrinkage for r in self.replicas]
-        self.shrinkage = self._tensor(shrinkage)[:, None] if any(shrinkage) else None
+        decay = [r.decoupled_weight_decay for r in self.replicas]
+        self.decoupled_weight_decay = self._tensor(decay)[:, None] if any(decay) else None
         annealed = [r.annealed for r in self.replicas]
         self.annealed = (
             torch.tensor(annealed, device=self.device)[:, None] if any(annealed) else None
@@ -164,9 +164,8 @@ class Stack:
         progress: TrainingProgress,
         checkpoint: Checkpoint | None = None,
         checkpoint_seconds: float = 30.0,
-        save_last: bool = True,
-    ) -> list[Outcome]:
-        """Train to the end and return the outcomes in the order the replicas were given."""
+    ) -> list[Fit]:
+        """Train to the end and return the fits in the order the replicas were given."""
         first = self._resume(checkpoint)
         progress.advance(first * len(self.replicas))
         saved = time.monotonic()
@@ -176,7 +175,7 @@ class Stack:
             progress.advance(len(self.replicas), self._note())
             over = not bool(self.state["active"].any())
             due = time.monotonic() - saved > checkpoint_seconds
-            if checkpoint is not None and (due or (save_last and (last or over))):
+            if checkpoint is not None and (due or last or over):
                 self._save(checkpoint, epoch + 1)
                 saved = time.monotonic()
             if over:
@@ -187,8 +186,8 @@ class Stack:
                 self.model.weights.copy_(self.state["best_weights"])
                 self.model.buffers.copy_(self.state["best_buffers"])
         logits = self._predict()
-        outcomes = [self._outcome(r, logits[r]) for r in range(len(self.replicas))]
-        return [outcome for _, outcome in sorted(zip(self.order, outcomes, strict=True))]
+        fits = [self._fit(r, logits[r]) for r in range(len(self.replicas))]
+        return [fit for _, fit in sorted(zip(self.order, fits, strict=True))]
 
     def run_epoch(self, epoch: int) -> None:
         """Take every batch of an epoch once, then write the history."""
@@ -234,8 +233,8 @@ class Stack:
         active = state["active"][:, None]
         gradient.masked_fill_(~active, 0)
         rate = self._rate(step) * active
-        if self.shrinkage is not None:
-            weights.mul_(1 - rate * self.shrinkage)
+        if self.decoupled_weight_decay is not None:
+            weights.mul_(1 - rate * self.decoupled_weight_decay)
         weights.sub_(self._sgd(gradient, rate) if self.sgd else self._adam(gradient, rate, step))
         buffers.copy_(torch.where(active, buffers, before))
 
@@ -346,7 +345,7 @@ class Stack:
         joined = torch.cat(parts, 1).double().numpy()
         return [logits[:size].copy() for logits, size in zip(joined, sizes, strict=True)]
 
-    def _outcome(self, r: int, logits: NDArray[np.float64] | None) -> Outcome:
+    def _fit(self, r: int, logits: NDArray[np.float64] | None) -> Fit:
         n_epochs = self.ended[r] or self.n_epochs
         diverged = not bool(self.state["finite"][r])
         m = self.replicas[r].bags.priors.n_bags
@@ -363,8 +362,19 @@ class Stack:
         else:
             reason = f"all {n_epochs} epochs were run"
         best = None if self.patience is None else int(self.state["best_epoch"][r])
-        module = self.model.extract(r)
-        return Outcome(module, history, n_epochs, reason, diverged, best_epoch=best, logits=logits)
+        replica = self.replicas[r]
+        return Fit(
+            self.model.extract(r),
+            history,
+            n_epochs,
+            reason,
+            diverged,
+            best_epoch=best,
+            logits=logits,
+            pooled_prior=replica.pooled_prior,
+            test_prior=replica.test_prior,
+            output_prior=replica.output_prior,
+        )
 
     def _stopped_by_risk(self, r: int, history: dict[str, Any]) -> bool:
         return self.replicas[r].stop_when_negative and history["empirical_risk"][-1] < 0

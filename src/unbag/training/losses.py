@@ -8,7 +8,12 @@ import torch
 from torch import Tensor
 
 from unbag.objectives import Objective
-from unbag.objectives.consistency import consistency_weight, divergence, unit
+from unbag.objectives.consistency import (
+    adversarial_perturbation,
+    consistency_weight,
+    divergence,
+    unit,
+)
 from unbag.training.augmentation import augment
 from unbag.training.batches import Batches
 from unbag.training.networks import StackedNetwork
@@ -172,13 +177,10 @@ class AdversarialLoss(BatchLoss):
         return value + self.weight * divergence(logits, shifted), risks, presence
 
     def _perturbation(self, x: Tensor, logits: Tensor) -> Tensor:
-        """Virtual adversarial perturbation of the batch: one power step."""
+        """Virtual adversarial perturbation of the batch."""
         with torch.no_grad():
             start = self._direction(x)
-        start.requires_grad_()
-        (gradient,) = torch.autograd.grad(self._probe(x, logits, start), start)
-        with torch.no_grad():
-            return self._scale(gradient)
+        return adversarial_perturbation(lambda d: self._probe(x, logits, d), start, self._scale)
 
     def _random_direction(self, x: Tensor) -> Tensor:
         keys = derive(self.keys, _NOISE, self.step)
@@ -188,7 +190,7 @@ class AdversarialLoss(BatchLoss):
     def _divergence_at(self, x: Tensor, logits: Tensor, direction: Tensor) -> Tensor:
         probe = _per_replica(self.probe, x)
         shift = divergence(logits, self._forward(x + probe * direction, track=False))
-        return shift.sum() * x.shape[1]  # over rows: its gradient must not vanish with their number
+        return shift.sum() * x.shape[1]
 
     def _scaled(self, gradient: Tensor) -> Tensor:
         return _per_replica(self.radius, gradient) * unit(gradient, 2)
@@ -260,7 +262,7 @@ class SmoothedSoftLabelLoss(AdversarialLoss, SoftLabelLoss):
     """
 
     def _strengths(self, replicas: Sequence[Replica]) -> list[Tensor]:
-        radii = [replica.smoothing for replica in replicas]
+        radii = [replica.adversarial_smoothing for replica in replicas]
         radius = torch.tensor(radii, dtype=self.rows.dtype, device=self.keys.device)
         return [torch.ones_like(radius), radius, radius]
 

@@ -380,6 +380,8 @@ def stack_modules(
     modules: Sequence[nn.Module], device: torch.device, dtype: torch.dtype, compute: torch.dtype
 ) -> StackedNetwork:
     """Stack modules of one architecture in the form that trains them fastest."""
+    if dtype == torch.float64:  # trained weights come back in copies of these, with all digits
+        modules = [copy.deepcopy(module).double() for module in modules]
     if all(map(is_batched, modules)):
         return StackedMLP(cast(list[MLP], modules), device, dtype, compute)
     return StackedModules(modules, device, dtype, compute)

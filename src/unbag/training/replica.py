@@ -1,9 +1,9 @@
 """What the engine is given for each model, and what it gives back."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from types import BuiltinFunctionType, FunctionType
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,37 +11,30 @@ from numpy.typing import NDArray
 from torch import nn
 
 from unbag.bags import Bags
-from unbag.evaluation import error_table
+from unbag.evaluation import Calibration, error_table
 from unbag.exceptions import TrainingDivergedError
+from unbag.fingerprint import module_settings
 from unbag.objectives import BagLikelihood, Objective, ProportionConsistency
 from unbag.training.batches import BATCHINGS
-from unbag.validation import check_choice, check_number, invalid, shorten
+from unbag.validation import check_choice, check_flag, check_number, invalid, shorten
 
 __all__ = [
     "Augmentation",
-    "Outcome",
+    "Fit",
     "PseudoLabels",
     "Replica",
     "Scored",
     "TestSet",
-    "module_settings",
 ]
 
 
 _OPTIMIZERS = ("adam", "sgd")
 
 
-def module_settings(module: nn.Module) -> tuple[object, ...]:
-    """List what a module computes beside its weights: layers, their settings, shapes of weights."""
-    simple = (bool, int, float, str, tuple, FunctionType, BuiltinFunctionType, type(None))
-    layers = [
-        (name, type(layer).__qualname__, key, getattr(value, "__qualname__", repr(value)))
-        for name, layer in module.named_modules()
-        for key, value in vars(layer).items()
-        if key != "training" and isinstance(value, simple)
-    ]
-    weights = [(n, tuple(p.shape), p.requires_grad) for n, p in module.named_parameters()]
-    return (*layers, *weights)
+# What replicas of one stack must share of a field: nothing, or whether it is given. A field without
+# a rule must be equal in all of them.
+_ANY: dict[str, Any] = {"stack": lambda _: None}
+_GIVEN: dict[str, Any] = {"stack": lambda value: value is not None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +124,15 @@ class PseudoLabels:
             check_number("threshold", self.threshold, low=0)
         check_number("weight", self.weight, low=0)
         for name in ("teacher", "balanced", "flip"):
-            value = getattr(self, name)
-            if not isinstance(value, bool | np.bool_):
-                raise invalid(name, "True or False", repr(value))
+            check_flag(name, getattr(self, name))
+
+
+def _architecture(module: nn.Module) -> tuple[object, ...]:
+    return (
+        type(module),
+        getattr(module, "architecture", None) or module_settings(module),
+        tuple(p.requires_grad for p in module.parameters()),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +156,7 @@ class Replica:
         Adam, or gradient descent with Nesterov's momentum of 0.9.
     weight_decay : float
         Added to the gradient: the L2 form.
-    shrinkage : float
+    decoupled_weight_decay : float
         Weight decay apart from the gradient: a step of rate r multiplies weights by 1 − r times it.
     batching : {"stratified", "shuffled", "whole-bags"}
     sample_weight : array of shape (n,), optional
@@ -169,65 +168,69 @@ class Replica:
     test : TestSet, optional
     held_out : Bags, optional
         Rows without labels that are not trained on; their label-free error is recorded.
+    pooled_prior, output_prior : array of shape (K,), optional
+        Class shares of all rows of the job, and those under which the softmax is a posterior.
     test_prior : array of shape (K,), optional
         π of the label-free error; by default the pooled prior of the rows held out.
     patience : int, optional
         End after so many epochs without a smaller label-free error, and keep the weights of the
         epoch with the smallest; needs ``held_out``.
-    logit_shift : array of shape (K,), optional
-        Added to the logits before an error is taken: log(test prior / output prior).
     annealed : bool
         Lower the learning rate to zero along a cosine.
     targets : array of shape (n, K), optional
         Soft labels: shares of the classes for every row, to train on in place of an objective.
     mixup : bool
         Train on mixtures of two rows and their soft labels; needs batches that are shuffled.
-    smoothing : float
-        With targets: the network is also trained to say the same of a row that is moved by this
-        distance, in the direction that changes its word most; 0 for none.
+    adversarial_smoothing : float
+        With targets: the network is also trained to give the same probabilities for a row that is
+        moved by this distance in the direction that changes the prediction most; 0 for none.
     augmentation : Augmentation, optional
         Train on changed rows.
     pseudo_labels : PseudoLabels, optional
         Train on augmented rows and on labels of the network's own; needs ``predicted``, rows that
         are not trained on.
     predicted : Bags, optional
-        Rows whose logits come back with the outcome.
+        Rows whose logits come back with the fit.
+    stage : str
+        What this training is, for the progress bar.
     """
 
-    bags: Bags
-    objective: Objective | None
-    module: nn.Module
-    seed: int
+    bags: Bags = field(metadata={"stack": lambda bags: (bags.row_shape, str(bags.source.dtype))})
+    objective: Objective | None = field(metadata={"stack": lambda o: o and id(o.loss)})
+    module: nn.Module = field(metadata={"stack": _architecture})
+    seed: int = field(metadata=_ANY)
     epochs: int
-    batch_size: int
-    learning_rate: float
-    weight_decay: float = 0.0
-    shrinkage: float = 0.0
+    batch_size: int = field(metadata=_ANY)  # what counts are the rows per batch
+    learning_rate: float = field(metadata=_ANY)
+    weight_decay: float = field(default=0.0, metadata=_ANY)
+    decoupled_weight_decay: float = field(default=0.0, metadata=_ANY)
     optimizer: str = "adam"
     batching: str = "stratified"
-    sample_weight: NDArray[np.float64] | None = None
-    risk_weights: NDArray[np.float64] | None = None
-    stop_when_negative: bool = False
-    test: TestSet | None = None
-    held_out: Bags | None = None
-    test_prior: NDArray[np.float64] | None = None
-    patience: int | None = None
-    logit_shift: NDArray[np.float64] | None = None
-    annealed: bool = False
-    targets: NDArray[np.floating] | None = None
-    mixup: bool = False
-    smoothing: float = 0.0
+    sample_weight: NDArray[np.float64] | None = field(default=None, metadata=_GIVEN)
+    risk_weights: NDArray[np.float64] | None = field(default=None, metadata=_ANY)
+    stop_when_negative: bool = field(default=False, metadata=_ANY)
+    test: TestSet | None = field(default=None, metadata=_GIVEN)
+    held_out: Bags | None = field(default=None, metadata=_GIVEN)
+    pooled_prior: NDArray[np.float64] | None = field(default=None, metadata=_ANY)
+    test_prior: NDArray[np.float64] | None = field(default=None, metadata=_ANY)
+    output_prior: NDArray[np.float64] | None = field(default=None, metadata=_ANY)
+    patience: int | None = field(default=None, metadata=_GIVEN)
+    annealed: bool = field(default=False, metadata=_ANY)
+    targets: NDArray[np.floating] | None = field(default=None, metadata=_GIVEN)
+    mixup: bool = field(default=False, metadata=_ANY)
+    adversarial_smoothing: float = field(default=0.0, metadata={"stack": bool})
     augmentation: Augmentation | None = None
     pseudo_labels: PseudoLabels | None = None
-    predicted: Bags | None = None
+    predicted: Bags | None = field(default=None, metadata=_GIVEN)
+    stage: str = field(default="training", metadata=_ANY | {"fingerprint": False})
 
     def __post_init__(self) -> None:
         check_number("epochs", self.epochs, low=1, integer=True)
         check_number("batch_size", self.batch_size, low=1, integer=True)
         check_number("learning_rate", self.learning_rate, low=0, low_open=True)
         check_number("weight_decay", self.weight_decay, low=0)
-        check_number("shrinkage", self.shrinkage, low=0)
-        check_number("smoothing", self.smoothing, low=0)
+        check_number("decoupled_weight_decay", self.decoupled_weight_decay, low=0)
+        check_number("adversarial_smoothing", self.adversarial_smoothing, low=0)
         check_choice("batching", self.batching, BATCHINGS)
         check_choice("optimizer", self.optimizer, _OPTIMIZERS)
         if (self.objective is None) == (self.targets is None):
@@ -238,8 +241,8 @@ class Replica:
                 raise invalid("targets", f"of shape {shape}", f"shape {np.shape(self.targets)}")
         if self.mixup and self.targets is None:
             raise invalid("mixup", "False without targets", True)
-        if self.smoothing and self.targets is None:
-            raise invalid("smoothing", "0 without targets", self.smoothing)
+        if self.adversarial_smoothing and self.targets is None:
+            raise invalid("adversarial_smoothing", "0 without targets", self.adversarial_smoothing)
         if self.mixup and self.batching != "shuffled":
             raise invalid("batching", "'shuffled' with mixup", repr(self.batching))
         if self.pseudo_labels is not None:
@@ -299,7 +302,7 @@ class Replica:
     @property
     def is_adversarial(self) -> bool:
         """Whether training takes a forward pass of perturbed rows."""
-        return self.smoothing > 0 or isinstance(self.objective, ProportionConsistency)
+        return self.adversarial_smoothing > 0 or isinstance(self.objective, ProportionConsistency)
 
     @cached_property
     def scored(self) -> dict[str, Scored]:
@@ -315,42 +318,39 @@ class Replica:
         return parts
 
     @property
+    def logit_shift(self) -> NDArray[np.float64] | None:
+        """log(test prior / output prior), added to logits before an error is taken: (K,)."""
+        if self.test_prior is None or self.output_prior is None:
+            return None
+        pi, output = self.test_prior, self.output_prior
+        with np.errstate(divide="ignore"):  # a class that π excludes gets −inf: never predicted
+            return np.asarray(np.log(pi) - np.log(np.where(output > 0, output, 1)))
+
+    @property
     def group(self) -> tuple[object, ...]:
         """Replicas with the same group can be trained as one stack."""
-        module = self.module
         return (
-            type(module),
-            getattr(module, "architecture", None) or module_settings(module),
-            tuple(p.requires_grad for p in module.parameters()),
-            self.bags.row_shape,
-            str(self.bags.source.dtype),
-            self.epochs,
+            *(part.metadata.get("stack", _same)(getattr(self, part.name)) for part in fields(self)),
             self.rows_per_batch,
             self.bags.n_rows // self.rows_per_batch,
-            self.batching,
-            self.optimizer,
-            self.sample_weight is not None,
             self.is_adversarial,
-            self.augmentation,
-            self.pseudo_labels,
-            None if self.objective is None else id(self.objective.loss),
-            self.targets is None,
-            self.predicted is None,
-            *self.scored,
-            self.patience is None,
         )
 
 
+def _same(value: object) -> object:
+    return value
+
+
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """One trained model.
+class Fit:
+    """One trained model, and the priors that its probabilities rest on.
 
     Attributes
     ----------
     module : nn.Module
         On the CPU, in evaluation mode.
     history : dict of arrays
-        One entry an epoch: ``epoch``, ``objective``, ``empirical_risk`` (R_U), ``negative_share``
+        One entry per epoch: ``epoch``, ``objective``, ``empirical_risk`` (R_U), ``negative_share``
         (share of batches with R_U below 0), ``partial_risks`` (epochs, M, K); with a test set
         ``test_error``, with rows held out ``label_free_error`` (both not a number in epochs
         without a test).
@@ -366,6 +366,15 @@ class Outcome:
     best_epoch : int or None
         The epoch that the weights are of, where the one with the smallest label-free error was
         kept; else None, and they are those of the last.
+    pooled_prior, test_prior, output_prior : arrays of shape (K,) or None
+        Class shares of the rows, where the model will be used, and under which its softmax is a
+        posterior; those of the replica.
+    calibration : Calibration or None
+        Of its probabilities, where the method made one.
+    method : str
+        Name of the method that trained it.
+    settings : dict
+        Settings of that method.
     """
 
     module: nn.Module
@@ -376,6 +385,12 @@ class Outcome:
     seconds: float = math.nan
     best_epoch: int | None = None
     logits: NDArray[np.float64] | None = field(default=None, repr=False)
+    pooled_prior: NDArray[np.float64] | None = None
+    test_prior: NDArray[np.float64] | None = None
+    output_prior: NDArray[np.float64] | None = None
+    calibration: Calibration | None = None
+    method: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def raise_if_diverged(self) -> None:
         """Raise an error that names the epoch and the likely cause."""

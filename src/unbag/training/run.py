@@ -1,4 +1,4 @@
-"""From replicas to outcomes: groups, stacks that fit the memory, and their training."""
+"""From replicas to fits: groups, stacks that fit the memory, and their training."""
 
 import contextlib
 import dataclasses
@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import torch
 
-from unbag.training.checkpoint import Checkpoint, fingerprint
+from unbag.fingerprint import fingerprint
+from unbag.training.checkpoint import Checkpoint
 from unbag.training.engine import PRECISIONS, Stack
 from unbag.training.networks import is_batched
 from unbag.training.progress import TrainingProgress
-from unbag.training.replica import Outcome, Replica
+from unbag.training.replica import Fit, Replica
 from unbag.validation import check_choice, check_number, invalid
 
 __all__ = ["resolve_device", "train"]
@@ -97,9 +98,8 @@ def train(
     verbose: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = 30.0,
-    on_finish: Callable[[dict[int, Outcome]], None] | None = None,
-    label: str = "training",
-) -> list[Outcome]:
+    on_finish: Callable[[dict[int, Fit], Callable[[], None]], None] | None = None,
+) -> list[Fit]:
     """Train many models, as few stacks as possible; one model is a stack of one.
 
     Parameters
@@ -117,14 +117,12 @@ def train(
     checkpoint_seconds : float, default=30
         Time between two checkpoints.
     on_finish : callable, optional
-        Called as each stack ends, with its outcomes by position in ``replicas``. It is then its
-        business to keep them: the checkpoint of that stack is deleted.
-    label : str, default="training"
-        Of the progress bar.
+        Called as each stack ends, with its fits by position in ``replicas``, and with a function
+        that deletes the checkpoint of that stack, to be called once the fits are kept elsewhere.
 
     Returns
     -------
-    list of Outcome
+    list of Fit
         In the order of ``replicas``.
     """
     check_choice("precision", precision, PRECISIONS)
@@ -133,8 +131,9 @@ def train(
     groups: dict[tuple[object, ...], list[int]] = {}
     for i, replica in enumerate(replicas):
         groups.setdefault(replica.group, []).append(i)
-    outcomes: dict[int, Outcome] = {}
+    fits: dict[int, Fit] = {}
     total = sum(r.epochs for r in replicas)
+    label = " and ".join(dict.fromkeys(replica.stage for replica in replicas))
     with _matmul_precision(precision), TrainingProgress(total, verbose, label) as progress:
         waiting = list(groups.values())
         while waiting:
@@ -146,11 +145,11 @@ def train(
             part = [replicas[i] for i in members]
             saved = None
             if checkpoint is not None:
-                saved = Checkpoint(checkpoint, fingerprint(part, precision, resolved))
+                saved = Checkpoint(checkpoint, fingerprint(part, precision, resolved.type))
             start = time.perf_counter()
             try:
                 stack = Stack(part, resolved, precision, test_every)
-                results = stack.run(progress, saved, checkpoint_seconds, on_finish is None)
+                results = stack.run(progress, saved, checkpoint_seconds)
             except torch.cuda.OutOfMemoryError:
                 if len(members) == 1:
                     raise
@@ -164,9 +163,11 @@ def train(
             seconds = (time.perf_counter() - start) / len(members)
             results = [dataclasses.replace(result, seconds=seconds) for result in results]
             ended = dict(zip(members, results, strict=True))
-            outcomes |= ended
+            fits |= ended
             if on_finish is not None:
-                on_finish(ended)
-                if saved is not None:
-                    saved.delete()
-    return [outcomes[i] for i in range(len(replicas))]
+                on_finish(ended, _nothing if saved is None else saved.delete)
+    return [fits[i] for i in range(len(replicas))]
+
+
+def _nothing() -> None:
+    """Delete no checkpoint, where there is none."""

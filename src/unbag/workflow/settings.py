@@ -9,15 +9,12 @@ from torch import nn
 from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier
 from unbag.evaluation.report import SAMPLINGS
-from unbag.methods import METHODS, get_method
-from unbag.methods.jobs import prepare
+from unbag.methods import rehearse
 from unbag.training import resolve_device
 from unbag.training.engine import PRECISIONS
 from unbag.validation import check_choice, check_number, invalid
 
 __all__ = ["check_intervals", "check_settings", "check_shares"]
-
-_OF_METHODS = sorted({name for method in METHODS.values() for name in method.hyperparameters})
 
 
 def check_intervals(sampling: str, level: float) -> None:
@@ -42,11 +39,6 @@ def check_settings(settings: Mapping[str, Any], seed: int) -> None:
     clf = UnbagClassifier(**settings)
     resolve_device(clf.device)
     check_choice("precision", clf.precision, PRECISIONS)
-    own = get_method(clf.method).hyperparameters
-    for name in _OF_METHODS:
-        if settings.get(name) is not None and name not in own:
-            allowed = f"left out with method {clf.method!r}, which does not have it"
-            raise invalid(name, allowed, settings[name])
     _rehearse(clf)
 
 
@@ -57,4 +49,4 @@ def _rehearse(clf: UnbagClassifier) -> None:
         clf.model = "linear"  # the user's own is made for other rows
     pixels = np.zeros((2, 1, 1, 1), dtype=np.uint8)  # images, which every network takes
     bags = Bags(pixels, [0, 1], np.eye(2))
-    prepare(clf.prepare_bags(bags, held_out=bags).job, clf.precision)
+    rehearse(clf.prepare_bags(bags, held_out=bags))

@@ -1,0 +1,85 @@
+"""``auto``: the method that suits bags and network, by rules that can be read and printed."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from unbag.methods.base import Method, Trainings
+from unbag.methods.consistency import Consistency
+from unbag.methods.crossfit import CrossFit
+from unbag.methods.job import Job
+from unbag.methods.single import UPRR, BagLikelihood, MatchedLikelihood
+from unbag.methods.sizes import are_pure, are_weak, choose_batching
+from unbag.models import ResNet20
+
+__all__ = ["Auto"]
+
+_MOST_ROWS = 200_000
+
+
+@dataclass(frozen=True)
+class Auto(Method):
+    """The method that suits bags and network; the first rule that holds decides.
+
+    1. Another loss than cross-entropy is wanted: ``u-prr``, since likelihoods have no other.
+    2. All bags have one class each: ``bag-likelihood``, which then is plain cross-entropy.
+    3. Training is to stop early, or to go on from the last fit: ``matched-likelihood``, a method
+       of one training.
+    4. A residual network, given by name or as a module, shares that are not weak and bags that are
+       not small: ``consistency``, one training on augmented images.
+    5. More than 200,000 rows: ``matched-likelihood``, since the 8 to 19 trainings or more of
+       ``crossfit`` take long and its soft labels gain least where rows are many.
+    6. Otherwise ``crossfit``.
+
+    Parameters
+    ----------
+    one_training : bool
+        Whether methods of more than one training are ruled out.
+
+    Examples
+    --------
+    >>> import numpy as np, unbag
+    >>> from unbag.methods import Job
+    >>> X, y = np.eye(4).repeat(50, 0)[:, :3], np.repeat([0, 0, 1, 1], 50)
+    >>> bags = unbag.make_bags(X, y, [[0.9, 0.1], [0.2, 0.8]], random_state=0)
+    >>> method, reason = Auto().choose(Job(bags))
+    >>> method.name, reason
+    ('crossfit', 'bags mix classes and have 200 rows in all')
+    >>> Auto().choose(Job(unbag.Bags(X, y, np.eye(2))))[0].name
+    'bag-likelihood'
+    """
+
+    name = "auto"
+    summary = "the one of these that suits bags and network"
+    is_single: ClassVar[bool] = True  # where it has to be
+    one_training: bool = False
+
+    def choose(self, job: Job) -> tuple[Method, str]:
+        """Return the method, and the reason."""
+        if job.loss != "cross-entropy":
+            return UPRR(), "the loss is not cross-entropy"
+        if are_pure(job.theta):
+            return BagLikelihood(), "every bag has one class, so this is supervised learning"
+        if self.one_training or job.patience is not None:
+            return MatchedLikelihood(), "training is to stop early, or to go on from the last fit"
+        is_residual = job.model == "resnet20" or isinstance(job.model, ResNet20)
+        are_small = choose_batching(job.rows.counts) == "whole-bags"
+        if is_residual and not are_small and not are_weak(job.theta):
+            return Consistency(), "the network is a residual one, and bags differ enough"
+        n = job.rows.n_rows
+        if n > _MOST_ROWS:
+            return MatchedLikelihood(), f"bags mix classes and have {n:,} rows, over {_MOST_ROWS:,}"
+        return CrossFit(), f"bags mix classes and have {n:,} rows in all"
+
+    def check(self, job: Job) -> None:
+        """Check the job by the method that is chosen."""
+        self.choose(job)[0].check(job)
+
+    def epochs(self, job: Job) -> int:
+        """Epochs of the method that is chosen."""
+        return self.choose(job)[0].epochs(job)
+
+    def fit(self, job: Job) -> Trainings:
+        """Yield the trainings of the method that is chosen."""
+        method, _ = self.choose(job)
+        fit = yield from method.fit(job)
+        return replace(fit, method=method.name, settings=method.settings)

@@ -1,0 +1,89 @@
+"""What a method is: settings, and the trainings it takes."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from unbag.training import Fit, Replica
+
+if TYPE_CHECKING:
+    from unbag.methods.job import Job
+
+__all__ = ["Method", "Trainings"]
+
+# What is to be trained next goes out, what came of it comes in, and the last fit is returned.
+Trainings = Generator[list[Replica], list[Fit], Fit]
+
+
+@dataclass(frozen=True)
+class Method(ABC):
+    """A recipe for a model: its settings are the fields, its trainings come from :meth:`fit`.
+
+    A subclass is a frozen dataclass with ``name`` and ``summary``. It is known to ``get_method``,
+    to :class:`unbag.UnbagClassifier` and to the command line once its class is registered, in
+    ``unbag.methods.registry`` or by a package of yours under the entry point group
+    ``unbag.methods``.
+
+    Attributes
+    ----------
+    name : str
+        What users call it.
+    summary : str
+        One line on what it does.
+    needs_rank : bool
+        Whether Θ must have full column rank.
+    is_single : bool
+        Whether it takes one training. Only such a method can stop early or go on from the network
+        of the last fit.
+
+    Examples
+    --------
+    A method that trains twice, the second time on more epochs:
+
+    >>> import numpy as np, unbag
+    >>> from dataclasses import replace
+    >>> from unbag.methods import Job, fit_many
+    >>> from unbag.objectives import Proportion
+    >>> @dataclass(frozen=True)
+    ... class Twice(Method):
+    ...     name = "twice"
+    ...     summary = "prop, and again for longer"
+    ...     factor: int = 2
+    ...     def fit(self, job):
+    ...         first = job.replica(job.objective(Proportion), epochs=2)
+    ...         yield [first]
+    ...         (fit,) = yield [replace(first, epochs=2 * self.factor)]
+    ...         return fit
+    >>> X, y = np.eye(4).repeat(50, 0)[:, :3], np.repeat([0, 0, 1, 1], 50)
+    >>> bags = unbag.make_bags(X, y, [[0.9, 0.1], [0.2, 0.8]], random_state=0)
+    >>> (fit,) = fit_many([Job(bags, Twice(factor=3))])
+    >>> fit.method, fit.settings, fit.n_epochs
+    ('twice', {'factor': 3}, 6)
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    needs_rank: ClassVar[bool] = False
+    is_single: ClassVar[bool] = False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Names and values of the settings."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def check(self, job: "Job") -> None:
+        """Refuse a job that this method cannot do, before anything is trained."""
+        del job  # most methods do any
+
+    def epochs(self, job: "Job") -> int:
+        """Epochs that ``epochs=None`` stands for; ``epochs`` of a job takes their place."""
+        return job.usual_epochs
+
+    @abstractmethod
+    def fit(self, job: "Job") -> Trainings:
+        """Yield the replicas to train next, receive their fits, and return the fit of the job.
+
+        Stages of all jobs that run together are trained together, so that replicas of several jobs
+        form stacks. A fit that diverged ends the job: return it.
+        """

@@ -1,0 +1,90 @@
+"""Batches, epochs and optimizers of trainings on soft labels."""
+
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from unbag.models import ResNet20
+
+__all__ = [
+    "DESCENT",
+    "DESCENT_BATCH",
+    "has_mirror_images",
+    "learns_by_descent",
+    "soft_batch_size",
+    "soft_epochs",
+    "soft_weight_decay",
+]
+
+# With momentum, this decoupled decay is one of 5e-4 in the L2 form.
+DESCENT: dict[str, Any] = {
+    "optimizer": "sgd",
+    "learning_rate": 0.1,
+    "decoupled_weight_decay": 5e-3,
+}
+DESCENT_BATCH = 128
+_DESCENT_ROWS = 10_000
+_STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 1400, 12, 150
+_DECAY_ROWS, _MOST_DECAY = 280.0, 0.01
+_SMALLEST_BATCH, _LARGEST_BATCH, _MANY_BATCHES = 32, 512, 7
+_COLOURS = 3
+
+
+def learns_by_descent(module: nn.Module, n_rows: int, learning_rate: float | None) -> bool:
+    """Whether a network learns labels by gradient descent with momentum, and not by Adam.
+
+    Residual networks end at smaller errors then; but in few steps, as small datasets have, they
+    learn nothing.
+    """
+    return isinstance(module, ResNet20) and learning_rate is None and n_rows >= _DESCENT_ROWS
+
+
+def has_mirror_images(row_shape: tuple[int, ...]) -> bool:
+    """Whether rows may be mirrored, left for right: colour images, but not letters or tables.
+
+    Examples
+    --------
+    >>> has_mirror_images((3, 32, 32)), has_mirror_images((1, 28, 28)), has_mirror_images((16,))
+    (True, False, False)
+    """
+    return len(row_shape) == 3 and row_shape[0] == _COLOURS
+
+
+def soft_batch_size(n_rows: int, n_trained: int) -> int:
+    """Batch size on soft labels: a tenth of all rows, but 32 to 512.
+
+    Where the rows that are trained on, ``n_trained``, make few of these, they are divided equally.
+
+    Examples
+    --------
+    >>> soft_batch_size(7_480, 5_386), soft_batch_size(60_000, 60_000), soft_batch_size(150, 100)
+    (512, 512, 33)
+    """
+    target = int(np.clip(n_rows // 10, _SMALLEST_BATCH, _LARGEST_BATCH))
+    if n_trained >= _MANY_BATCHES * target:
+        return target
+    return max(1, n_trained // max(1, round(n_trained / target)))
+
+
+def soft_epochs(n_rows: int) -> int:
+    """Epochs on soft labels: 1,400 steps, but 12 to 150 epochs.
+
+    Examples
+    --------
+    >>> soft_epochs(1000), soft_epochs(7_480), soft_epochs(60_000)
+    (140, 100, 12)
+    """
+    steps = max(1, n_rows // soft_batch_size(n_rows, n_rows))
+    return int(np.clip(_STEPS // steps, _FEW_EPOCHS, _MANY_EPOCHS))
+
+
+def soft_weight_decay(n_rows: int) -> float:
+    """Weight decay of an MLP of several layers on soft labels: (280 / n)^1.5, but 0.01 at most.
+
+    Examples
+    --------
+    >>> [round(soft_weight_decay(n), 5) for n in (1000, 7_480, 60_000)]
+    [0.01, 0.00724, 0.00032]
+    """
+    return float(min(_MOST_DECAY, (_DECAY_ROWS / n_rows) ** 1.5))

@@ -1,5 +1,6 @@
 """The rows and bags of the study, and the job of every run."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,18 +11,20 @@ from numpy.typing import NDArray
 from study.plan import OURS, SETTINGS, STUDY, Run, rows_in_bags
 from unbag import Bags, make_bags
 from unbag.datasets import load
-from unbag.methods import Job, get_method
-from unbag.methods.smoothing import SMOOTHING
+from unbag.methods import Job, Method, get_method
 from unbag.priors import perturb
 from unbag.training import TestSet
 from unbag.validation import check_choice
 
 HELD_OUT = 0.2  # of the rows, in runs that choose hyperparameters
+SMOOTHING = 0.2  # what `crossfit` uses for MLPs on images where nothing is given
+_NAMES = {"smoothing": "adversarial_smoothing"}  # settings that have another name in the records
 
 
-def make_job(bags: Bags, method: str, settings: dict[str, Any], **training: Any) -> Job:
-    """Build a job of a method by name; all jobs of the study are built here."""
-    return Job(bags, method, hyperparameters=settings, **training)
+def make_job(bags: Bags, method: str | Method, settings: Mapping[str, Any], **training: Any) -> Job:
+    """Build a job of a method and some of its settings; all jobs of the study are built here."""
+    named = {_NAMES.get(name, name): value for name, value in settings.items()}
+    return Job(bags, get_method(method, **named), **training)
 
 
 @dataclass
@@ -100,9 +103,9 @@ class Data:
         return make_job(**{**arguments, **changes})
 
     def _arguments(self, run: Run, bags: Bags) -> dict[str, Any]:
-        # The paper takes the softmax of methods without an output prior as it is; with the pooled
-        # prior as the test prior, nothing is corrected.
-        corrected = get_method(run.method).output_prior == "test"
+        # The paper corrects nothing in the softmax of methods without risk weights; so do we, with
+        # the pooled prior as the test prior.
+        corrected = get_method(run.method).needs_rank
         assert run.batch_divisor is not None
         return {
             "method": run.method,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from study.plan import OURS, Run
 from unbag.exceptions import InvalidInputError
 from unbag.files import write_whole
-from unbag.training import Outcome
+from unbag.methods import Fit
 from unbag.validation import invalid
 
 _SELECTION, _RUNS = "selection.jsonl", "runs.jsonl"
@@ -100,27 +100,27 @@ class Record:
     stop_reason: str | None = None
 
     @classmethod
-    def of(cls, run: Run, outcome: Outcome, environment: str) -> "Record":
-        """Make the record of an outcome; curves are left out where rows were held out."""
-        history = outcome.history
+    def of(cls, run: Run, fit: Fit, environment: str) -> "Record":
+        """Make the record of a fit; curves are left out where rows were held out."""
+        history = fit.history
         errors = history["test_error"]
         tested = errors[np.isfinite(errors)] if np.isfinite(errors).any() else np.ones(1)
         free = history.get("label_free_error")
-        kept = thinned(outcome.n_epochs) - 1 if free is None else np.arange(0)
+        kept = thinned(fit.n_epochs) - 1 if free is None else np.arange(0)
         kept = kept[np.isfinite(errors[kept])]
         return cls(
             run=run,
             environment=environment,
             error=_round(tested[-1]),
             best_error=_round(tested.min()),
-            n_epochs=outcome.n_epochs,
-            seconds=round(outcome.seconds, 3),
+            n_epochs=fit.n_epochs,
+            seconds=round(fit.seconds, 3),
             label_free_error=None if free is None or np.isnan(free[-1]) else _round(free[-1]),
-            diverged=outcome.diverged,
+            diverged=fit.diverged,
             epochs=tuple((kept + 1).tolist()),
             errors=tuple(_round(e) for e in errors[kept]),
             risks=tuple(_significant(r) for r in history["empirical_risk"][kept]),
-            stop_reason=outcome.stop_reason if run.method in OURS else None,
+            stop_reason=fit.stop_reason if run.method in OURS else None,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from study.data import Data
 from study.plan import FIGURE_DATASET, METHODS, OURS, SETTINGS, STUDY, TRIALS, Run
 from study.records import Record, Records, describe_environment, key_of
 from unbag.methods import Fit, fit_many
-from unbag.training import Outcome, resolve_device
+from unbag.training import resolve_device
 from unbag.validation import check_choice, check_number, invalid
 
 RESULTS, QUICK_RESULTS = "results/study", "study-quick"  # folders, where none is given
@@ -65,15 +65,15 @@ class Trainer:
             runs = [run for run in runs if run not in set(stopped.values())]
 
         def keep(fits: dict[int, Fit]) -> None:
-            outcomes = {runs[i]: fit.outcome for i, fit in fits.items()}
-            outcomes |= {
-                stopped[run]: _stopped_when_negative(outcome)
-                for run, outcome in outcomes.items()
+            ended = {runs[i]: fit for i, fit in fits.items()}
+            ended |= {
+                stopped[run]: _stopped_when_negative(fit)
+                for run, fit in ended.items()
                 if run in stopped
             }
-            records = (Record.of(run, o, key_of(environment)) for run, o in outcomes.items())
+            records = (Record.of(run, fit, key_of(environment)) for run, fit in ended.items())
             self.records.add(records, environment)
-            self.trained.update(outcomes)
+            self.trained.update(ended)
 
         fit_many(
             [self._data[run.dataset].job(run) for run in runs],
@@ -88,15 +88,15 @@ class Trainer:
         )
 
 
-def _stopped_when_negative(outcome: Outcome) -> Outcome:
+def _stopped_when_negative(fit: Fit) -> Fit:
     """Return the same training, had it ended as u-stop does; it counts no seconds twice."""
-    negative = outcome.history["empirical_risk"] < 0
-    n_epochs = int(negative.argmax()) + 1 if negative.any() else outcome.n_epochs
+    negative = fit.history["empirical_risk"] < 0
+    n_epochs = int(negative.argmax()) + 1 if negative.any() else fit.n_epochs
     return replace(
-        outcome,
-        history={name: values[:n_epochs] for name, values in outcome.history.items()},
+        fit,
+        history={name: values[:n_epochs] for name, values in fit.history.items()},
         n_epochs=n_epochs,
-        diverged=outcome.diverged and n_epochs == outcome.n_epochs,
+        diverged=fit.diverged and n_epochs == fit.n_epochs,
         seconds=0.0,
     )
 

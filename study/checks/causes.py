@@ -30,7 +30,7 @@ from study.data import Data
 from study.formats import markdown
 from study.plan import DATASET_NAMES, LEARNING_RATES, METHODS, SETTINGS, Run
 from study.results import KEY, published
-from unbag.methods import METHODS as REGISTRY
+from unbag.methods import METHODS as METHOD_CLASSES
 from unbag.methods import Fit, Job, Method, fit_many
 from unbag.objectives import Corrected, Proportion, ProportionConsistency
 from unbag.priors import asymmetric, risk_weights
@@ -81,11 +81,10 @@ CHANGED: dict[str, dict[str, type]] = {
 }
 
 
-def register_changed() -> None:
-    """Make methods of the changed objectives, for this process only."""
-    for change, made in CHANGED.items():
-        for name, objective in made.items():
-            REGISTRY[f"{name}, {change}"] = Method(f"{name}, {change}", change, objective)
+def changed_method(name: str, change: str) -> Method:
+    """Make a method of the paper with a changed objective."""
+    attributes = {"name": f"{name}, {change}", "objective": CHANGED[change][name]}
+    return type(f"Changed{name}", (METHOD_CLASSES[name],), attributes)()
 
 
 class Standardised(Data):
@@ -143,7 +142,7 @@ def plan_changes(dataset: str) -> Iterator[Planned]:
             run = choices.run(setting, method, trial=0)
             yield PLAIN, run
             yield from ((change, run) for change in CHANGED if method in CHANGED[change])
-            if REGISTRY[method].needs_rank:
+            if METHOD_CLASSES[method].needs_rank:
                 yield NO_PI, run
             if not large:
                 yield STANDARDISED, run
@@ -190,7 +189,7 @@ def make_data(dataset: str, changes: Iterable[str]) -> dict[str, Data]:
 
 def changed_job(change: str, run: Run, data: Data) -> Job:
     if change in CHANGED:
-        return data.job(run, method=f"{run.method}, {change}")
+        return data.job(run, method=changed_method(run.method, change))
     if change == NO_PI:
         # Without Π the risk is K times as large, and a level as much lower.
         k = data.rows.n_classes
@@ -205,14 +204,13 @@ def training_mode_error(fit: Fit, job: Job) -> float:
     assert job.test is not None
     x = torch.as_tensor(np.asarray(job.test.X))
     x = x.float() / 255 if x.dtype == torch.uint8 else x.float()
-    predicted = fit.outcome.module.train()(x).argmax(1).numpy()
+    predicted = fit.module.train()(x).argmax(1).numpy()
     return float((predicted != np.asarray(job.test.y)).mean())
 
 
 def measure(
     pendigits: int = 1, usps: int = 1, mnist: int = 1, mixed: int = 0, draws: int = 0
 ) -> Iterator[dict[str, Any]]:
-    register_changed()
     wanted = {"pendigits": pendigits, "usps": usps, "mnist": mnist}
     record: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
@@ -239,7 +237,7 @@ def measure(
             )
             for i, fit in zip(part, fits, strict=True):
                 change, run = planned[i]
-                found = {change: fit.outcome.history["test_error"][-1]}
+                found = {change: fit.history["test_error"][-1]}
                 if change == PLAIN:
                     found[TRAINING_MODE] = training_mode_error(fit, jobs[i])
                 for name, error in found.items():

@@ -15,8 +15,8 @@ def small(monkeypatch):
 
 
 @pytest.fixture
-def canned(monkeypatch, small):
-    """Let every job end at once, with the outcome that a number of its run gives."""
+def canned(monkeypatch):
+    """Let every job end at once, without training; lists the calls of ``fit_many``."""
     calls = []
     monkeypatch.setattr("study.training.fit_many", tiny_study.canned_fits(calls))
     return calls

@@ -6,6 +6,7 @@ from study.data import Data
 from study.plan import METHODS, SETTINGS, STUDY, Run, rows_in_bags
 from unbag.datasets import SOURCES
 from unbag.exceptions import InvalidInputError
+from unbag.methods import UPRR
 
 
 def make_run(**changes):
@@ -104,7 +105,7 @@ class TestData:
         job = Data("usps").job(
             make_run(alpha=0.3, ascent_scale=2.0, dropout=0.4, weight_decay=0.1, trial=4)
         )
-        assert job.hyperparameters == {"alpha": 0.3, "ascent_scale": 2.0}
+        assert job.method == UPRR(alpha=0.3, ascent_scale=2.0)
         assert job.model_options == {"depth": 2, "width": 8, "dropout": 0.4}
         assert (job.weight_decay, job.seed, job.batch_size) == (0.1, 4, 24)
         assert job.batching == "shuffled"

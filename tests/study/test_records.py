@@ -8,7 +8,7 @@ from study.plan import Run
 from study.records import Record, Records, key_of, thinned
 from unbag.exceptions import InvalidInputError
 from unbag.files import write_whole
-from unbag.training import Outcome
+from unbag.methods import Fit
 
 RUN = made_choices().run("asymmetric", "u-prr", 0)
 CHOOSING = Run.from_dict({**RUN.to_dict(), "held_out": True})
@@ -115,18 +115,18 @@ def test_write_whole_makes_folders_and_leaves_nothing_else(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
-def make_outcome(errors, diverged=False, **history):
+def make_fit(errors, diverged=False, **history):
     n = len(errors)
     filled = {
         "epoch": np.arange(1, n + 1.0),
         "empirical_risk": np.linspace(2, -1, n),
         "test_error": np.array(errors),
     }
-    return Outcome(None, {**filled, **history}, n, "it ended", diverged, seconds=1.23456)
+    return Fit(None, {**filled, **history}, n, "it ended", diverged, seconds=1.23456)
 
 
-def test_the_record_of_an_outcome():
-    record = Record.of(RUN, make_outcome([0.5, 0.1, 0.2]), "key")
+def test_the_record_of_a_fit():
+    record = Record.of(RUN, make_fit([0.5, 0.1, 0.2]), "key")
     assert (record.error, record.best_error, record.n_epochs) == (0.2, 0.1, 3)
     assert record.epochs == (1, 2, 3)
     assert record.errors == (0.5, 0.1, 0.2)
@@ -135,22 +135,22 @@ def test_the_record_of_an_outcome():
 
 
 def test_epochs_without_a_test_are_left_out():
-    record = Record.of(RUN, make_outcome([np.nan, 0.1, np.nan, 0.3]), "key")
+    record = Record.of(RUN, make_fit([np.nan, 0.1, np.nan, 0.3]), "key")
     assert (record.error, record.best_error) == (0.3, 0.1)
     assert (record.epochs, record.errors) == ((2, 4), (0.1, 0.3))
 
 
 def test_runs_that_choose_keep_no_curve():
     free = np.array([np.nan, np.nan, -0.01])
-    outcome = make_outcome([np.nan, np.nan, 0.2], label_free_error=free)
-    record = Record.of(CHOOSING, outcome, "key")
+    fit = make_fit([np.nan, np.nan, 0.2], label_free_error=free)
+    record = Record.of(CHOOSING, fit, "key")
     assert (record.label_free_error, record.epochs, record.risks) == (-0.01, (), ())
 
 
 def test_a_run_that_failed_before_its_first_test_is_wrong_everywhere(tmp_path):
     nothing = np.full(2, np.nan)
-    outcome = make_outcome(nothing, diverged=True, label_free_error=nothing)
-    record = Record.of(CHOOSING, outcome, key_of(HERE))
+    fit = make_fit(nothing, diverged=True, label_free_error=nothing)
+    record = Record.of(CHOOSING, fit, key_of(HERE))
     assert (record.error, record.best_error, record.label_free_error) == (1.0, 1.0, None)
     assert record.diverged
     Records(tmp_path).add([record], HERE)
@@ -158,7 +158,7 @@ def test_a_run_that_failed_before_its_first_test_is_wrong_everywhere(tmp_path):
 
 
 def test_a_run_that_failed_counts_with_its_last_test():
-    record = Record.of(RUN, make_outcome([0.5, 0.4, np.nan], diverged=True), "key")
+    record = Record.of(RUN, make_fit([0.5, 0.4, np.nan], diverged=True), "key")
     assert (record.error, record.best_error) == (0.4, 0.4)
 
 

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pandas as pd
 import pytest
-from tiny_study import HERE, made_choices, made_record, write_cells
+from tiny_study import HERE, made_choices, made_record, rows_of, write_cells
 
 from study.plan import METHODS, SETTINGS, STUDY, cell_runs
 from study.records import Records
@@ -34,13 +34,9 @@ def whole(error=10.0, setting=HALF, **others):
     return {(setting, method): named.get(method, plain) for method in METHODS}
 
 
-def rows_of(table):
-    return [tuple(row) for row in table.to_numpy().tolist()]
-
-
 def bold(results, setting=HALF):
     cells = results.cells[results.cells["bold"]].index
-    return [method for dataset, where, method in cells if (dataset, where) == ("pendigits", setting)]
+    return [method for *where, method in cells if where == ["pendigits", setting]]
 
 
 # ------------------------------------------------------------------------------- the numbers

@@ -1,11 +1,7 @@
 """The study in small, from end to end: what is trained, what is not, and what a kill leaves."""
 
 import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from tiny_study import install, made_choices, plain
@@ -16,6 +12,7 @@ from study.plan import METHODS, SETTINGS, STUDY, Spec, cell_runs, figure_runs
 from study.records import Records
 from study.training import quick_choices, run_study
 from unbag.exceptions import InvalidInputError
+from unbag.training.engine import Stack
 
 PART = {
     "datasets": ["pendigits"],
@@ -56,7 +53,7 @@ def test_every_run_of_the_tables_has_a_record(whole):
         assert (record.label_free_error is None) != record.run.held_out
         assert bool(record.epochs) != record.run.held_out
         assert record.seconds > 0
-        assert records.environments[record.environment].precision == "float32"
+        assert records.environments[record.environment]["precision"] == "float32"
     full = [r for r in records if not r.run.held_out and r.run.method != "u-stop"]
     assert {r.epochs for r in full} == {(1, 2, 3)}  # tested after every epoch
 
@@ -88,48 +85,42 @@ def test_only_what_is_new_is_trained(whole, tmp_path):
     assert len(report.records) == 6
 
 
-PROGRAM = """
-import os, signal, sys
-sys.path.insert(0, sys.argv[1])
-import tiny_study
-tiny_study.install(setattr, dict.__setitem__)
-import torch
-torch.set_num_threads(1)
-from test_running import PART
-from unbag.bench import run_study
-from unbag.training.engine import Stack
-
-folder, moment, left = sys.argv[2], sys.argv[3], int(sys.argv[4])
-where, name = {"writing": (os, "fsync"), "training": (Stack, "run_epoch")}[moment]
-act = getattr(where, name)
-
-def killing(*arguments):
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return act(*arguments)
-
-setattr(where, name, killing)
-run_study(folder, **PART)
-"""
+class Killed(BaseException):
+    pass
 
 
-def test_a_run_that_is_killed_goes_on_and_ends_with_the_same_records(whole, tmp_path):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    seen = []
+def killing(function, number):
+    """Wrap a function such that its call of this number ends everything."""
+    left = iter(range(number - 1))
+
+    def wrapped(*arguments):
+        if next(left, None) is None:
+            raise Killed
+        return function(*arguments)
+
+    return wrapped
+
+
+def test_a_run_that_is_killed_goes_on_and_ends_with_the_same_records(whole, tmp_path, monkeypatch):
+    counts = []
     # While the first records are written, in the middle of training, while the third file is
     # written, and in the middle of what is left.
-    for moment, number in (("writing", 1), ("training", 5), ("writing", 3), ("training", 4)):
-        arguments = [sys.executable, "-c", PROGRAM, Path(__file__).parent, tmp_path, moment]
-        done = subprocess.run([*map(str, arguments), str(number)], env=environment, check=False)
-        assert done.returncode == -signal.SIGKILL
-        seen.append(len(Records(tmp_path)))
-    assert seen[0] == 0
-    assert seen == sorted(seen)
-    assert 0 < seen[1] < seen[-1] < len(Records(whole))
+    for where, name, number in (
+        (os, "fsync", 1),
+        (Stack, "run_epoch", 5),
+        (os, "fsync", 3),
+        (Stack, "run_epoch", 4),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(where, name, killing(getattr(where, name), number))
+            with pytest.raises(Killed):
+                run_study(tmp_path, **PART)
+        counts.append(len(Records(tmp_path)))
+    assert counts[0] == 0
+    assert counts == sorted(counts)
+    assert 0 < counts[1] < counts[-1] < len(Records(whole))
     report = run_study(tmp_path, **PART)
-    assert len(report.trained) == len(Records(whole)) - seen[-1]
+    assert len(report.trained) == len(Records(whole)) - counts[-1]
     assert plain(Records(tmp_path)) == plain(Records(whole))
     assert Choices.load(tmp_path, "pendigits") == Choices.load(whole, "pendigits")
 
@@ -257,7 +248,7 @@ def test_one_training_serves_unbiased_and_u_stop(tmp_path, monkeypatch):
         training, "fit_many", lambda given, **rest: jobs.extend(given) or fit_many(given, **rest)
     )
     report = run_study(tmp_path / "both", **part, methods=["unbiased", "u-stop"])
-    assert [job.method for job in jobs] == ["unbiased"] * 2
+    assert [job.method.name for job in jobs] == ["unbiased"] * 2
     assert len(report.trained) == 4
     both = {r.run: r for r in report.records}
     for record in Records(tmp_path / "alone"):

@@ -99,3 +99,12 @@ def test_demo_and_lists_speak_json(tmp_path, monkeypatch):
     assert listed["folder"] == str(tmp_path)
     assert listed["datasets"]["mnist"]["rows"] == [60_000, 10_000]
     assert not any(listed["datasets"]["mnist"]["files"].values())
+
+
+def test_bench_names_the_command_that_took_its_place():
+    result = run("bench", "run", "--quick", "--help")
+    assert result.exit_code == 2
+    assert "error: `unbag bench` is now `python -m study`" in result.stderr
+    assert "in the folder of a clone, run: python -m study run --quick --help" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert "bench " not in run("--help").stdout

@@ -1,7 +1,7 @@
 """What the study may use: public names of the library, and helpers for messages and files."""
 
 import ast
-import subprocess
+import runpy
 import sys
 import tomllib
 from pathlib import Path
@@ -54,8 +54,9 @@ def test_the_wheel_carries_the_library_only():
     assert settings["tool"]["hatch"]["build"]["targets"]["wheel"] == {"packages": ["src/unbag"]}
 
 
-def test_it_runs_as_a_module():
-    command = [sys.executable, "-m", "study", "--help"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "python -m study" in done.stdout
-    assert "figures" in done.stdout
+def test_it_runs_as_a_module(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["study", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("study", run_name="__main__")
+    assert ended.value.code == 0
+    assert "python -m study" in capsys.readouterr().out

@@ -18,8 +18,8 @@ PAGES = [  # script, record and page
     ("predict", "results/predict.json", "docs/large-files.md"),
     ("large_fit", "results/large-fit.json", "docs/large-files.md"),
     ("kill", "results/kill.json", "docs/large-files.md"),
-    ("tables", "results/tables.json", "docs/methods.md"),
-    ("small_bags", "results/small-bags.json", "docs/methods.md"),
+    ("tables", "results/tables.json", "docs/research.md"),
+    ("small_bags", "results/small-bags.json", "docs/research.md"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Networks: linear, MLP and ResNet-20, or any module of the user's."""
+"""Networks: linear, MLP and ResNet-20, or a module that the user gives."""
 
 import contextlib
 import copy
@@ -195,7 +195,7 @@ def build_model(
     Parameters
     ----------
     model : str, nn.Module or callable
-        A name in ``MODELS``; a module, which is copied with the weights it has; or a factory
+        A name in ``MODELS``; a module, which is copied with its weights; or a factory
         ``f(row_shape, n_classes)`` that returns a module.
     row_shape : tuple of int
         Shape of one row.
@@ -230,7 +230,7 @@ def build_model(
 
 
 def _check_shapes(module: nn.Module, row_shape: tuple[int, ...], n_classes: int) -> None:
-    """Refuse a module that does not turn two rows into two times K logits."""
+    """Refuse a module that does not turn two rows into logits of shape (2, K)."""
     parameters = list(module.parameters())
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in parameters):
         remedy = "run it on a row once, or give the sizes of its layers."

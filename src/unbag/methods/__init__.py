@@ -1,4 +1,4 @@
-"""Methods: settings and trainings by name, and the fitting of many models at once."""
+"""Methods that learn from bags, by name or as objects, and the fitting of many models at once."""
 
 from unbag.methods.auto import Auto
 from unbag.methods.base import Method, Trainings

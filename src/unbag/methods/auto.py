@@ -20,14 +20,14 @@ _MOST_ROWS = 200_000
 class Auto(Method):
     """The method that suits bags and network; the first rule that holds decides.
 
-    1. Another loss than cross-entropy is wanted: ``u-prr``, since likelihoods have no other.
-    2. All bags have one class each: ``bag-likelihood``, which then is plain cross-entropy.
-    3. Training is to stop early, or to go on from the last fit: ``matched-likelihood``, a method
-       of one training.
-    4. A residual network, given by name or as a module, shares that are not weak and bags that are
-       not small: ``consistency``, one training on augmented images.
-    5. More than 200,000 rows: ``matched-likelihood``, since the 8 to 19 trainings or more of
-       ``crossfit`` take long and its soft labels gain least where rows are many.
+    1. The loss is not cross-entropy: ``u-prr``, since the likelihoods need cross-entropy.
+    2. Every bag has one class: ``bag-likelihood``, which is then plain cross-entropy.
+    3. Training stops early, or goes on from the last fit: ``matched-likelihood``, a method of one
+       training.
+    4. The network is a residual one, given by name or as a module, shares are not weak and bags
+       are not small: ``consistency``, one training on augmented images.
+    5. There are more than 200,000 rows: ``matched-likelihood``, since the 8 to 19 trainings or more
+       of ``crossfit`` take long, and its soft labels gain least where rows are many.
     6. Otherwise ``crossfit``.
 
     Parameters
@@ -54,17 +54,17 @@ class Auto(Method):
     one_training: bool = False
 
     def choose(self, job: Job) -> tuple[Method, str]:
-        """Return the method, and the reason."""
+        """Return the method and the reason for it."""
         if job.loss != "cross-entropy":
             return UPRR(), "the loss is not cross-entropy"
         if are_pure(job.theta):
             return BagLikelihood(), "every bag has one class, so this is supervised learning"
         if self.one_training or job.patience is not None:
-            return MatchedLikelihood(), "training is to stop early, or to go on from the last fit"
+            return MatchedLikelihood(), "training stops early, or goes on from the last fit"
         is_residual = job.model == "resnet20" or isinstance(job.model, ResNet20)
         are_small = choose_batching(job.rows.counts) == "whole-bags"
         if is_residual and not are_small and not are_weak(job.theta):
-            return Consistency(), "the network is a residual one, and bags differ enough"
+            return Consistency(), "the network is a residual network, and bags differ enough"
         n = job.rows.n_rows
         if n > _MOST_ROWS:
             return MatchedLikelihood(), f"bags mix classes and have {n:,} rows, over {_MOST_ROWS:,}"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Method", "Trainings"]
 
-# What is to be trained next goes out, what came of it comes in, and the last fit is returned.
+# Yields the replicas to train next, receives their fits, and returns the fit of the job.
 Trainings = Generator[list[Replica], list[Fit], Fit]
 
 
@@ -20,22 +20,22 @@ Trainings = Generator[list[Replica], list[Fit], Fit]
 class Method(ABC):
     """A recipe for a model: its settings are the fields, its trainings come from :meth:`fit`.
 
-    A subclass is a frozen dataclass with ``name`` and ``summary``. It is known to ``get_method``,
-    to :class:`unbag.UnbagClassifier` and to the command line once its class is registered, in
-    ``unbag.methods.registry`` or by a package of yours under the entry point group
-    ``unbag.methods``.
+    A subclass is a frozen dataclass with ``name`` and ``summary``. An object of it can be given to
+    :class:`unbag.UnbagClassifier` at once. Its name is known there, to :func:`get_method` and to
+    the command line once the class is registered: in ``unbag.methods.registry``, or by your
+    package under the entry point group ``unbag.methods``.
 
     Attributes
     ----------
     name : str
-        What users call it.
+        The name that users give.
     summary : str
-        One line on what it does.
+        What the method does, in one line.
     needs_rank : bool
         Whether Θ must have full column rank.
     is_single : bool
-        Whether it takes one training. Only such a method can stop early or go on from the network
-        of the last fit.
+        Whether the method trains once. Only such a method can stop early, or go on from the
+        network of the last fit.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class Method(ABC):
         del job  # most methods do any
 
     def epochs(self, job: "Job") -> int:
-        """Epochs that ``epochs=None`` stands for; ``epochs`` of a job takes their place."""
+        """Return the number of epochs that ``epochs=None`` stands for."""
         return job.usual_epochs
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""``consistency``: one training on augmented rows and on labels of the network's own."""
+"""``consistency``: one training on augmented rows, with pseudo-labels of a teacher."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
@@ -40,17 +40,17 @@ class Consistency(Method):
     Parameters
     ----------
     purity : float
-        Share of the pseudo-labels that should be right, by the network's own calibrated word.
+        Share of the pseudo-labels that should be right, according to the calibrated network.
     threshold : float, optional
-        Confidence that a label needs, in place of one that follows from ``purity``.
+        Fixed confidence that a label needs; by default it follows from ``purity``.
     teacher : bool
-        Whether a moving average of the network gives the labels, else the network itself.
+        Whether a moving average of the network gives the labels; otherwise the network does.
     balanced : bool
-        Whether labels of a bag are held in line with its shares.
+        Whether the mean label of a bag is held at its shares.
     flip : bool, optional
         Whether images may be mirrored, left for right; by default colour images are.
     weight : float
-        Of the loss on pseudo-labels.
+        Weight of the loss on pseudo-labels.
     matching : float, optional
         Weight of the distance of mean posteriors from the shares; by default that of
         ``matched-likelihood``, but 0 by gradient descent, whose steps are too large for it.
@@ -80,7 +80,7 @@ class Consistency(Method):
         return replica.epochs
 
     def fit(self, job: Job) -> Trainings:
-        """Train once, and find the temperature on rows that were kept out."""
+        """Train once, and set the temperature by the bags of rows that were kept out."""
         replica = self._replica(job)
         (fit,) = yield [replica]
         return fit if fit.diverged else _calibrate(replica, fit)
@@ -124,14 +124,14 @@ class Consistency(Method):
     def _keep_out(self, job: Job) -> NDArray[np.bool_]:
         """Choose the rows that are kept out: equal rows together, or whole bags."""
         bags = job.rows
-        # Shares of small bags are known of the whole only.
+        # Shares of a small bag are known for the whole bag only.
         unit = bags.bag_index if job.keeps_bags_whole else identify(bags.source, bags.rows)
         n = int(unit.max()) + 1
         share = np.clip(_KEPT_OUT_ROWS / bags.n_rows, _KEPT_OUT, _MOST_KEPT_OUT)
         order = np.random.default_rng(job.seed).permutation(n)
         kept_out = np.asarray((order < share * n)[unit])
         if kept_out.all():
-            raise invalid("bags", "two different rows at least", f"{n}")
+            raise invalid("bags", "at least two different rows", f"{n}")
         return kept_out
 
 

@@ -82,26 +82,26 @@ _SMALLEST = 1e-30
 
 @dataclass(frozen=True)
 class CrossFit(Method):
-    """Cross-fitted soft labels; None stands for a default from bags and network.
+    """Cross-fitted soft labels; None means a default that depends on bags and network.
 
     Parameters
     ----------
     rounds : int, optional
-        The most rounds; 0 for none, so that the last network learns from the start.
+        The largest number of rounds; with 0, the last network learns from the start.
     folds : int, optional
-        Parts of the rows, at least 2.
+        Number of parts that rows are split in, at least 2.
     start : {"matched-likelihood", "bag-likelihood", "u-prr"}
         The method of the start.
     matching : float, optional
-        Of a start by ``matched-likelihood``.
+        Weight λ of a start by ``matched-likelihood``.
     mixup : bool, optional
         Whether networks learn from mixtures of two rows; by default where rows have 8 numbers or
         more (of residual networks only with weak shares).
     adversarial_smoothing : float, optional
-        Share of the spread of rows by which they are moved, 0 for none; by default 0.2 for MLPs on
-        images.
+        Distance by which rows are moved, as a share of their spread; 0 for none. By default 0.2
+        for MLPs on images.
     balanced : bool
-        Whether the mean soft label of a bag is its shares.
+        Whether the mean soft label of a bag equals its shares.
     calibrated : bool
         Whether the log-probabilities of a round are divided by a temperature.
     augment : {"none", "weak", "strong"}, optional
@@ -160,7 +160,7 @@ class CrossFit(Method):
 
 
 class _CrossFitting:
-    """The trainings of one job."""
+    """Steps of one job: start, rounds, last network."""
 
     def __init__(self, settings: CrossFit, job: Job) -> None:
         self.settings = settings
@@ -361,7 +361,7 @@ class _CrossFitting:
         )
 
     def use_round(self, fits: list[Fit]) -> bool:
-        """Join the predictions of all folds with those before; False where that ends the rounds."""
+        """Join the predictions of all folds with earlier ones; return False if rounds end here."""
         log_eta = np.empty_like(self.log_eta)
         for fold, fit in enumerate(fits):
             log_eta[self.fold == fold] = log_softmax(fit.logits, axis=1)

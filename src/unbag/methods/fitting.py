@@ -1,4 +1,4 @@
-"""The fitting of many models at once: methods go through their trainings in step."""
+"""Fit many models at once: the methods of all jobs go through their trainings in step."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -32,8 +32,8 @@ def fit_many(
 ) -> list[Fit]:
     """Fit many models at once; MLPs of one architecture, batch size and row shape form a stack.
 
-    The result of a job does not depend on the other jobs, but for rounding. One that diverges is
-    reported in its fit while the others go on.
+    The result of a job does not depend on the other jobs, except for rounding. If a job diverges,
+    its fit says so, and the other jobs go on.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def fit_many(
     verbose : bool, default=False
         Show a progress bar.
     checkpoint : path, optional
-        A folder from which a run that was killed goes on.
+        Folder from which a killed run goes on.
     checkpoint_seconds : float, default=30
         Time between two checkpoints.
     on_finish : callable, optional
@@ -113,7 +113,7 @@ def shortened(job: AnyJob, share: float) -> AnyJob:
 
 
 class _Running:
-    """A job on its way: what it wants to be trained next, and its fit once it has ended."""
+    """A running job: the replicas that it wants trained next, and its fit once it has ended."""
 
     def __init__(self, job: Job, method: Method) -> None:
         self.method = method
@@ -123,11 +123,11 @@ class _Running:
         self._go_on(None)
 
     def receive(self, fits: list[Fit]) -> None:
-        """Hand over what came of the replicas that were wanted."""
+        """Hand over the fits of the replicas that were wanted."""
         self._go_on(fits)
 
     def _go_on(self, fits: list[Fit] | None) -> None:
-        """Run the method to where it wants something trained, or to its end."""
+        """Run the method until it wants something trained, or ends."""
         self.wanted = []
         while self.fit is None and not self.wanted:
             try:
@@ -159,7 +159,7 @@ class _Report:
         self._received: dict[int, Fit] = {}
 
     def begin_stage(self, owners: list[int]) -> None:
-        """Take note which job wants each of the replicas that are trained next."""
+        """Note which job wants each of the replicas that are trained next."""
         self._owners, self._received = owners, {}
 
     def end_stack(self, ended: dict[int, Fit], delete_checkpoint: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""A job: one model that is wanted, and what follows from its data and settings."""
+"""A job: one model to fit, and what follows from its data and settings."""
 
 import inspect
 from dataclasses import dataclass, field
@@ -42,18 +42,18 @@ class Job:
     method : str or Method
         A name, for its default settings, or an object such as ``UPRR(alpha=0.5)``.
     test_prior : array of shape (K,) or dict, optional
-        π; by default the pooled prior of the rows.
+        π; by default the class shares of the rows.
     loss : str or callable
-        The loss ℓ of every class.
+        The loss ℓ, for every class.
     model : str, nn.Module or factory
     model_options : dict
         ``depth``, ``width`` and ``dropout`` of the MLP.
     learning_rate : float, optional
-        Of Adam. Left out, residual networks learn soft labels by gradient descent, from 10,000
-        rows on.
+        Learning rate of Adam. If it is left out, residual networks learn soft labels by gradient
+        descent from 10,000 rows on.
     weight_decay : float, optional
-        In Adam's L2 form. Left out it is 1e-5, and more where MLPs learn soft labels, or start
-        crossfit from weak shares.
+        In Adam's L2 form. If it is left out, it is 1e-5, and more where MLPs learn soft labels or
+        start crossfit from weak shares.
     batch_size, epochs : int, optional
     batching : {"auto", "stratified", "shuffled", "whole-bags"}
         How batches are drawn; "auto" keeps small bags whole.
@@ -63,11 +63,11 @@ class Job:
     test : TestSet, optional
         Labelled rows whose error is recorded, for research.
     held_out : Bags, optional
-        Other rows of bags whose label-free error is recorded. Its priors must have full column
-        rank.
+        Other rows of bags, whose label-free error is recorded. Their shares must have full
+        column rank.
     patience : int, optional
-        End after so many epochs without a smaller label-free error of ``held_out``, and keep the
-        weights of the best epoch.
+        Training ends after this many epochs without a smaller label-free error of ``held_out``,
+        and the weights of the best epoch are kept.
     """
 
     bags: Bags
@@ -88,7 +88,7 @@ class Job:
     patience: int | None = None
 
     def check(self) -> None:
-        """Refuse settings that no method could use."""
+        """Refuse settings that are wrong for every method."""
         check_number("seed", self.seed, low=0, high=2**63 - 1, integer=True)
         check_choice("batching", self.batching, ("auto", *BATCHINGS))
         if self.held_out is not None:
@@ -101,7 +101,7 @@ class Job:
 
     @cached_property
     def rows(self) -> Bags:
-        """The training rows, with the bags that have some."""
+        """The training rows, without bags that have none."""
         return self.bags.present()
 
     @cached_property
@@ -136,12 +136,12 @@ class Job:
 
     @cached_property
     def batches(self) -> str:
-        """How batches are drawn, where ``batching`` leaves it open by the sizes of the bags."""
+        """How batches are drawn; with ``batching="auto"`` the sizes of the bags decide."""
         return choose_batching(self.rows.counts) if self.batching == "auto" else self.batching
 
     @property
     def keeps_bags_whole(self) -> bool:
-        """Whether every bag is in one batch, since shares of a part of it would say little."""
+        """Whether every bag is in one batch, since the shares of a part of it say little."""
         return self.batches == "whole-bags"
 
     @property
@@ -159,13 +159,13 @@ class Job:
     # --------------------------------------------------------------------- what methods are made of
 
     def network(self, seed: int | None = None) -> nn.Module:
-        """Build the network with the initial weights of a seed, by default the job's."""
+        """Build the network with initial weights from a seed, by default the job's."""
         seed = self.seed if seed is None else seed
         shape, k = self.rows.row_shape, self.rows.priors.n_classes
         return build_model(self.model, shape, k, seed, **self.model_options)
 
     def objective(self, kind: type[Objective], **settings: Any) -> Objective:
-        """Build an objective for the bags, with π and the shares of bags where it takes them."""
+        """Build an objective for the bags; π and the sizes of bags are passed if it takes them."""
         own: dict[str, Any] = {"loss": self.loss}
         parameters = inspect.signature(kind).parameters
         if "test_prior" in parameters:

@@ -1,4 +1,4 @@
-"""What the bags of rows that were kept out of all rounds tell about a round."""
+"""Judge rounds by the bags of rows that no round was trained on."""
 
 from dataclasses import dataclass, field
 
@@ -21,12 +21,13 @@ class Tolerance:
     Parameters
     ----------
     errors : float
-        By how many standard errors it may be worse.
+        Number of standard errors by which it may be worse.
     early_loss : float
         Share of the first round's gain over chance that the second may lose. The first has all its
-        labels from the start, which was trained on the rows that are kept out.
+        labels from the start, which was trained on the rows that are kept out, so it looks better
+        than it is.
     keeps_best : bool
-        Whether rounds are compared with the best since the second, and not with the last.
+        Whether a round is compared with the best since the second, and not with the last.
     """
 
     errors: float = 1.0
@@ -41,7 +42,7 @@ STRICT = Tolerance()
 class KeptOut:
     """Rows that no network of the rounds was trained on, and the likelihood of their bags.
 
-    Only these are fair: any other row has shaped the soft labels of the other folds by its own.
+    Only these rows are fair: every other row has influenced the soft labels of the other folds.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ class KeptOut:
     Attributes
     ----------
     reference : array of shape (n',)
-        Losses of the round that others are compared with.
+        Losses of the round that later rounds are compared with.
 
     Examples
     --------
@@ -88,7 +89,7 @@ class KeptOut:
         return bool(increase.mean() > allowed)
 
     def accept(self, losses: _Floats, n_accepted: int) -> None:
-        """Take a round; further ones are compared with it, or with the best since the second."""
+        """Accept a round; later rounds are compared with it, or with the best since the second."""
         falls_back = n_accepted > 1 and losses.mean() > self.reference.mean()
         if not (self.tolerance.keeps_best and falls_back):
             self.reference = losses

@@ -72,7 +72,7 @@ def balanced_posterior(
 
 
 def _fit_gain(log_eta: _Floats, part: _Floats, ratio: _Floats, theta: _Floats) -> _Floats:
-    """Factors of one bag that make the mean posterior of its rows its shares: (K,).
+    """Factors of one bag with which the mean posterior of its rows equals its shares: (K,).
 
     ``part`` is the share of each row in that mean.
     """
@@ -100,7 +100,7 @@ def log_gains(log_eta: _Floats, ratios: _Floats) -> _Floats:
 
 
 def describe_gains(gains: _Floats, level: float = 0.95) -> str:
-    """Say how much more often than by chance bags are predicted right; one gain per row.
+    """Say how much more often than by chance the right bag is named; one gain per row.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Methods by name: those of unbag, and those that other packages bring by an entry point."""
+"""Methods by name: those of unbag, and those that other packages register."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields

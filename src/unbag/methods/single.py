@@ -1,4 +1,4 @@
-"""Methods of one training on one objective: the paper's eight, and two likelihoods of bags."""
+"""Methods that train once on one objective: the eight of the paper, and two likelihoods."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -26,13 +26,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SingleTraining(Method):
-    """Base of the methods of one training; the fields are the settings of the objective."""
+    """Base of methods that train once; their fields are the settings of the objective."""
 
     is_single: ClassVar[bool] = True
     objective: ClassVar[type[Objective]]
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Take the objective of the method's name, where the class does not name one."""
+        """Take the objective with the name of the method, unless the class sets one."""
         super().__init_subclass__(**options)
         if "name" in vars(cls) and "objective" not in vars(cls):
             cls.objective = OBJECTIVES[cls.name]
@@ -114,7 +114,7 @@ class UFlood(SingleTraining):
     Parameters
     ----------
     flood_level : float
-        b.
+        b, the level.
     """
 
     name = "u-flood"

@@ -1,7 +1,7 @@
-"""What the shares and sizes of bags alone decide: batches, epochs, and how much bags can teach.
+"""Rules that depend on shares and sizes of bags alone: batches, epochs, what bags can teach.
 
-Every function is a rule with its numbers as named constants above it, and the table in
-docs/methods.md lists the reasons.
+Every function is a rule; its numbers are the named constants below. The table in docs/methods.md
+lists the reasons.
 """
 
 import numpy as np
@@ -34,7 +34,7 @@ def noise_of_shares(theta: _Floats) -> float:
     .. math:: \sum_{mk} \theta_{mk} (1 - \theta_{mk}) \Big/
         \sum_{mk} (\theta_{mk} - \overline{\theta_k})^2
 
-    The shares of so many rows of a bag have as much noise as there is to learn from bags.
+    The shares of this many rows of a bag have as much noise as bags have signal.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def noise_of_shares(theta: _Floats) -> float:
 
 
 def are_weak(theta: _Floats) -> bool:
-    """Whether bags differ by less than the shares of ten rows of a bag do by chance.
+    """Whether bags differ by less than the shares of ten rows of a bag differ by chance.
 
     Examples
     --------
@@ -106,10 +106,10 @@ def matching_batch_size(n_rows: int, theta: _Floats) -> int:
 
 
 def choose_batching(counts: NDArray[np.int64]) -> str:
-    """``"whole-bags"`` for 30 bags or more with 600 rows or fewer in the mean, else stratified.
+    """``"whole-bags"`` for 30 bags or more with 600 rows or fewer on average, else stratified.
 
-    The shares of a bag are known of all its rows. Of a part of a small bag they say little, and
-    of a part of a large one nearly as much.
+    The shares of a bag are those of all its rows. They say little of a part of a small bag, and
+    nearly as much of a part of a large one.
 
     Parameters
     ----------

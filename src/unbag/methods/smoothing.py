@@ -16,27 +16,27 @@ _SAMPLE, _SAMPLE_NUMBERS = 10_000, 30_000_000  # rows, and numbers in all of the
 
 
 class Smoothing:
-    """The radius of one job.
+    """The radius of one job: how far its rows are moved.
 
-    The first round is without it. Where it is not given, only images are moved: what lies close to
-    an image looks like it, but in a table a small step may lead to another class. It must not
-    exceed the standard deviation of rows in their principal direction: moved further than they
-    differ in any direction, images of one class pass for those of others. And networks of the
-    second round are on trial: smoothing ends if they make the bags of rows kept out less likely.
+    The first round is not smoothed. If no share is given, only images are: an image that is moved a
+    little still shows the same, but in a table a small step may lead to another class. The radius
+    must not exceed the standard deviation of rows in their principal direction: images that are
+    moved further than rows differ in any direction pass for images of another class. And the
+    second round is a trial: smoothing ends if it makes the bags of rows kept out less likely.
 
     Parameters
     ----------
     share : float or None
-        Of the spread of rows. None means the usual one, where bags are fit for it.
+        Share of the spread of rows. None means the usual share, for images and if ``applies``.
     bags : Bags
     applies : bool
-        Whether networks and bags are of the kind that gains by it: MLPs with hidden layers on bags
-        that are not kept whole in batches.
+        Whether network and bags are of the kind that gains: MLPs with hidden layers, and bags that
+        are not kept whole in batches.
 
     Attributes
     ----------
     radius : float
-        0 where networks are not smoothed.
+        0 if networks are not smoothed.
     is_confirmed : bool
         Whether the radius was given, or has passed its trial.
 
@@ -64,7 +64,7 @@ class Smoothing:
 
     @property
     def is_on_trial(self) -> bool:
-        """Whether networks are smoothed that may turn out worse for it."""
+        """Whether networks are smoothed, and the trial has not ended."""
         return self.radius > 0 and not self.is_confirmed
 
     @property
@@ -82,9 +82,9 @@ class Smoothing:
 
 
 def spread(bags: Bags) -> float:
-    """Root of the mean squared distance of rows from their mean; of 10,000 rows at most.
+    """Root of the mean squared distance of rows from their mean, from at most 10,000 rows.
 
-    Bytes count as networks see them, divided by 255.
+    Bytes are divided by 255, as for the networks.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def spread(bags: Bags) -> float:
 def principal_deviation(bags: Bags) -> float:
     """Compute the standard deviation of rows along the direction in which they differ most.
 
-    By power iteration, of 10,000 rows at most.
+    By power iteration, from at most 10,000 rows.
 
     Examples
     --------

@@ -34,8 +34,8 @@ _COLOURS = 3
 def learns_by_descent(module: nn.Module, n_rows: int, learning_rate: float | None) -> bool:
     """Whether a network learns labels by gradient descent with momentum, and not by Adam.
 
-    Residual networks end at smaller errors then; but in few steps, as small datasets have, they
-    learn nothing.
+    Residual networks reach smaller errors then. In few steps, as on small datasets, they learn
+    nothing.
     """
     return isinstance(module, ResNet20) and learning_rate is None and n_rows >= _DESCENT_ROWS
 
@@ -54,7 +54,7 @@ def has_mirror_images(row_shape: tuple[int, ...]) -> bool:
 def soft_batch_size(n_rows: int, n_trained: int) -> int:
     """Batch size on soft labels: a tenth of all rows, but 32 to 512.
 
-    Where the rows that are trained on, ``n_trained``, make few of these, they are divided equally.
+    If the rows that are trained on, ``n_trained``, make few batches, they are divided equally.
 
     Examples
     --------

@@ -71,7 +71,7 @@ def test_unnamed_sources_get_numbers_as_names(source):
         ([[50, 50], [60.1, 40]], "percentages: divide them by 100, or use .*normalize=True"),
         ({"a": {"x": 1.0}, "b": {"x": 0.5, "y": 0.5}}, "none for bag 'a' and class 'y'"),
         ({"a": [0.5, 0.5], "b": [1.0]}, "2 shares for every bag, got 1 for bag 'b'"),
-        ({"a": 0.5}, "a list of shares for every bag, one a class, got 0.5 for bag 'a'"),
+        ({"a": 0.5}, "a list of shares for every bag, one per class, got 0.5 for bag 'a'"),
         (pl.DataFrame({"no": [0.5], "yes": [0.5]}), "a column 'bag', got only .*'no', 'yes'"),
         (pd.DataFrame({"bag": ["a"], "no": [1.0]}), r"set_index\('bag'\)"),
         (pd.DataFrame(TABLE, index=["a", "a"]), "bag_ids must be all different, got 'a' more"),

@@ -56,6 +56,9 @@ class Bags:
         share their source, so that many Bags over one dataset cost one copy of it.
     bag_index
         (n,) int64, the position of every row's bag in ``priors``.
+    whole_counts
+        (M,) rows that every bag had before rows were selected: of all rows first given, so that a
+        part that was split off knows which share of each bag it is.
 
     Examples
     --------
@@ -66,6 +69,7 @@ class Bags:
     source: Rows
     rows: NDArray[np.int64] | None
     bag_index: NDArray[np.int64]
+    whole_counts: NDArray[np.int64]
     priors: ClassPriors
     labels: NDArray[Any] | None
     feature_names: tuple[str, ...] | None
@@ -86,6 +90,7 @@ class Bags:
         self.labels = None if labels is None else id_array("labels", labels)
         _check_length("bag_ids", self.bag_index, len(self.source))
         _check_length("labels", self.labels, len(self.source))
+        self.whole_counts = self.counts
         empty = self.priors.bag_ids[self.counts == 0]
         if len(empty):
             message = f"{len(empty)} of {self.priors.n_bags} bags with class priors have no rows: "
@@ -139,6 +144,7 @@ class Bags:
             source=self.source,
             rows=chosen if self.rows is None else self.rows[chosen],
             bag_index=self.bag_index[chosen],
+            whole_counts=self.whole_counts,
             priors=self.priors,
             labels=None if self.labels is None else self.labels[chosen],
             feature_names=self.feature_names,
@@ -151,6 +157,7 @@ class Bags:
             return self
         kept = self.take(np.arange(self.n_rows))
         kept.bag_index = (np.cumsum(here) - 1)[self.bag_index]
+        kept.whole_counts = self.whole_counts[here]
         kept.priors = self.priors.subset(here)
         return kept
 
@@ -305,6 +312,7 @@ def make_bags(
         source=source,
         rows=rows,
         bag_index=bag_index,
+        whole_counts=n_rows,
         priors=table,
         labels=labels[rows],
         feature_names=names,

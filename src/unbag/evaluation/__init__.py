@@ -1,6 +1,6 @@
 """Evaluation without labels: from predictions, bags and priors alone."""
 
-from unbag.evaluation.accuracy import error_table, label_free_accuracy
+from unbag.evaluation.accuracy import accuracy_warning, error_table, label_free_accuracy
 from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.inverses import INVERSES, LeftInverse
 from unbag.evaluation.likelihood import Calibration, bag_log_loss, calibrate, calibrate_log
@@ -17,6 +17,7 @@ __all__ = [
     "PriorEstimate",
     "Reliability",
     "ReliabilityCurve",
+    "accuracy_warning",
     "bag_log_loss",
     "calibrate",
     "calibrate_log",

@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,17 @@ from unbag.evaluation.probabilities import (
     plain,
     probability_metrics,
 )
+from unbag.evaluation.trust import beyond_limits_warning, untestable_note
+from unbag.evaluation.variances import SAMPLINGS, BagSample
 from unbag.exceptions import InvalidInputError, TrainingRowsWarning
 from unbag.identity import hash_rows, identify, share_known
 from unbag.ids import id_array, index_ids, match_ids
-from unbag.priors import ClassPriors, check_test_prior
-from unbag.validation import as_float_array, check_choice, check_number, invalid
+from unbag.priors import ClassPriors, PriorErrors, check_test_prior, match_bags
+from unbag.validation import as_float_array, check_choice, check_number, invalid, shorten
 
 __all__ = ["Evaluation", "evaluate", "evaluate_predictions"]
 
 _Floats = NDArray[np.float64]
-SAMPLINGS = ("iid", "exact")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +38,9 @@ class Evaluation:
 
     The estimates are not clipped: by chance they may leave [0, 1]. Those linear in the confusion
     matrix are unbiased. Their intervals hold possible values only, unless no possible value
-    explains the estimate. ``projected`` has numbers of the likeliest valid confusion matrix, for
-    display; they are biased.
+    explains the estimate. The interval of an estimate beyond 0 or 1 is that of an estimate of 0 or
+    1, so that it is never narrow by being cut. ``projected`` has numbers of the likeliest valid
+    confusion matrix, for display; they are biased.
 
     Attributes
     ----------
@@ -47,7 +49,7 @@ class Evaluation:
         Share of each true class (row) that is predicted as each class; unbiased.
     accuracy, error, balanced_accuracy, macro_f1 : Estimate
     recall, precision, f1, predicted_share : lists of Estimate
-        One a class; the share is that of the predictions under the test prior.
+        One per class; the share is that of the predictions under the test prior.
     projected : dict
         ``confusion`` and the same numbers of a valid confusion matrix.
     cost : Estimate or None
@@ -59,9 +61,15 @@ class Evaluation:
         Rows evaluated, and the bags they are in.
     level : float
     sampling, inverse : str
+    held_out_share : array of shape (M,) or None
+        The share of each bag that was evaluated, where one was given.
     design_effect : float
         Variance of the accuracy over that of distinct rows, at least 1: whether a row that is in
         several bags lowers it depends on how these were drawn, so intervals are never narrowed.
+    warnings : tuple of str
+        Why the numbers are not to be trusted; empty where nothing speaks against them.
+    notes : tuple of str
+        What the numbers rest on that these rows cannot show.
     """
 
     classes: NDArray[Any]
@@ -83,7 +91,15 @@ class Evaluation:
     level: float
     sampling: str
     inverse: str
-    design_effect: float = field(default=1.0)
+    held_out_share: _Floats | None = None
+    design_effect: float = 1.0
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def trustworthy(self) -> bool:
+        """Whether nothing that is known speaks against the numbers: there are no warnings."""
+        return not self.warnings
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -92,7 +108,8 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON: an estimate becomes value, low and high, NaN becomes None."""
-        return {name: plain(value) for name, value in vars(self).items()}
+        values = {name: plain(value) for name, value in vars(self).items()}
+        return values | {"trustworthy": self.trustworthy}
 
     def __str__(self) -> str:
         recalls = [f"recall of {label}" for label in self.classes]
@@ -100,13 +117,17 @@ class Evaluation:
 
         def line(name: str, value: Estimate) -> str:
             shown = name if len(name) <= width else f"{name[: width - 1]}…"
-            return f"{shown:<{width}} {value:7.2%}   {value.low:7.2%} to {value.high:7.2%}"
+            interval = f"{value.low:7.2%} to {value.high:7.2%}"
+            return f"{shown:<{width}} {value:7.2%}   {interval if self.trustworthy else withheld}"
 
         names = ("accuracy", "balanced_accuracy", "macro_f1")
+        withheld = "not to be trusted"
         lines = [
             f"{self.n_rows:,} rows in {self.n_bags} bags, no labels; {self.level:.0%} intervals",
             *(line(name.replace("_", " "), getattr(self, name)) for name in names),
             *(line(name, value) for name, value in zip(recalls, self.recall, strict=True)),
+            *(f"warning: {warning}" for warning in self.warnings),
+            *(f"note: {note}" for note in self.notes),
         ]
         return "\n".join(lines)
 
@@ -121,6 +142,7 @@ def evaluate_predictions(
     cost: Any = None,
     level: float = 0.95,
     sampling: str = "iid",
+    held_out_share: Any = None,
     inverse: str = "size-weighted",
     prior_errors: Any = None,
     row_ids: Any = None,
@@ -148,8 +170,9 @@ def evaluate_predictions(
         Whether the rows of a bag were drawn freely, or their classes match the shares exactly, as
         in a census. The second has narrower intervals.
     inverse : {"size-weighted", "pseudo-inverse", "least-variance"}
-    prior_errors : array of shape (M, K), optional
-        Standard errors of the priors, in the order of ``priors``; they widen the intervals.
+    prior_errors : optional
+        Standard errors of the priors, which widen the intervals: an array of shape (M, K) in the
+        order of ``priors``, or a dict or DataFrame by bag and class.
     row_ids : array of shape (n,), optional
         The same id for rows that are the same record, in whatever bags: the variance is then
         clustered by record.
@@ -178,26 +201,31 @@ def evaluate_predictions(
     if probabilities is not None:
         chances = check_probabilities(probabilities, len(bag_index), table.n_classes)
     predicted = _check_predictions(y_pred, chances, len(bag_index), table)
-    errors = _check_errors(prior_errors, table)
+    errors = None if prior_errors is None else PriorErrors.read(prior_errors, table)
+    held_out = _check_held_out_share(held_out_share, sampling, table)
     costs = _check_cost(cost, table)
 
     present = np.bincount(bag_index, minlength=table.n_bags) > 0
     rest = table.subset(present)
     bag_index = (np.cumsum(present) - 1)[bag_index]
-    squared = None if errors is None else errors[present] ** 2
+    errors = None if errors is None else errors.subset(present)
+    held_out = None if held_out is None else held_out[present]
     pi = None if test_prior is None else check_test_prior(test_prior, table.classes)
     clusters = None if row_ids is None else _check_clusters(row_ids, len(predicted))
     m, k = rest.n_bags, rest.n_classes
     table_of_counts = np.bincount(bag_index * k + predicted, minlength=m * k).reshape(m, k)
     rows = None if clusters is None else (predicted, bag_index, clusters)
-    core = Core(table_of_counts, rest, pi, sampling, inverse, squared, rows)
+    sample = BagSample.of(rest, table_of_counts.sum(1), sampling, held_out, errors)
+    core = Core(table_of_counts, rest, sample, pi, inverse, rows)
     z = float(stats.norm.ppf(0.5 + level / 2))
     overall = {name: core.overall(metric, z) for name, metric in OVERALL_METRICS.items()}
     by_class = core.by_class(z)
     accuracy = overall["accuracy"]
+    beyond = core.errors_beyond_limits(OVERALL_METRICS["accuracy"])
+    warning, note = beyond_limits_warning(accuracy, beyond), untestable_note(rest)
     extra = None
     if chances is not None:
-        extra = probability_metrics(chances, bag_index, rest, core.pi, level, clusters, squared)
+        extra = probability_metrics(chances, bag_index, rest, core.pi, level, clusters, errors)
     return Evaluation(
         classes=table.classes,
         confusion=core.raw,
@@ -218,7 +246,10 @@ def evaluate_predictions(
         level=level,
         sampling=sampling,
         inverse=core.inverse.kind,
+        held_out_share=held_out,
         design_effect=core.design_effect(core.inverse.weights(np.diag(core.pi))),
+        warnings=() if warning is None else (warning,),
+        notes=() if note is None else (note,),
     )
 
 
@@ -237,16 +268,22 @@ def _check_predictions(
     return predicted
 
 
-def _check_errors(given: Any, table: ClassPriors) -> _Floats | None:
+def _check_held_out_share(given: Any, sampling: str, table: ClassPriors) -> _Floats | None:
+    """(M,) share of each bag that is evaluated."""
     if given is None:
         return None
-    errors = as_float_array("prior_errors", given, ndim=2)
-    if errors.shape != table.values.shape:
-        allowed = f"an array of shape {table.values.shape}, like the priors"
-        raise invalid("prior_errors", allowed, f"shape {errors.shape}")
-    if not np.isfinite(errors).all() or (errors < 0).any():
-        raise invalid("prior_errors", "standard errors of 0 or more", "negative or non-finite ones")
-    return errors
+    if sampling != "exact":
+        allowed = "left out unless sampling is 'exact'"
+        remedy = "rows that were drawn freely stay so in every part of them."
+        raise invalid("held_out_share", allowed, f"sampling={sampling!r}", remedy)
+    if hasattr(given, "keys"):
+        given = np.array(list(given.values()))[match_bags("held_out_share", list(given), table)]
+    shares = as_float_array("held_out_share", np.atleast_1d(np.asarray(given)), ndim=1)
+    if len(shares) not in (1, table.n_bags):
+        raise invalid("held_out_share", f"one number or {table.n_bags}, one per bag", len(shares))
+    if not (np.isfinite(shares).all() and (shares > 0).all() and (shares <= 1).all()):
+        raise invalid("held_out_share", "above 0 and at most 1", shorten(shares))
+    return np.broadcast_to(shares, (table.n_bags,)).copy()
 
 
 def _check_cost(given: Any, table: ClassPriors) -> _Floats | None:
@@ -290,7 +327,8 @@ def evaluate(
         Rows that the classifier was not trained on; a warning tells how many were. They may be
         memory-mapped and larger than memory.
     bag_ids : array of shape (n,)
-        Left out where X is Bags, which hold them.
+        Left out where X is Bags, which hold them, and also know which share of each bag they are:
+        with ``sampling="exact"`` that is the default of ``held_out_share``.
     priors : optional
         By default those of the bags, else of the estimator.
     test_prior : optional
@@ -303,19 +341,19 @@ def evaluate(
     -------
     Evaluation
     """
-    brought = None
+    brought, selected = None, None
     if isinstance(X, Bags):
         if bag_ids is not None:
             raise invalid("bag_ids", "left out where X is Bags, which hold them", "both")
-        bag_ids, brought = X.bag_ids, X.priors
+        bag_ids, brought, selected = X.bag_ids, X.priors, X
         if not hasattr(estimator, "output_prior_"):  # only ours reads Bags part by part
             X = X.X
     predicted = estimator.predict(X)
-    own, rows = _last_step(estimator, X)
-    if priors is None and hasattr(own, "output_prior_"):  # other libraries' priors are no tables
-        brought = own.priors if brought is None else brought
-        priors = own.priors_ if brought is None else brought
-        test_prior = own.test_prior if test_prior is None else test_prior
+    last, rows = _last_step(estimator, X)
+    if priors is None and hasattr(last, "output_prior_"):  # other libraries' priors are no tables
+        brought = last.priors if brought is None else brought
+        priors = last.priors_ if brought is None else brought
+        test_prior = last.test_prior if test_prior is None else test_prior
     priors = brought if priors is None else priors
     if priors is None:
         raise invalid("priors", "given, or known to the estimator", "None")
@@ -323,14 +361,24 @@ def evaluate(
     chances = None
     if hasattr(estimator, "predict_proba"):
         chances = _in_order(estimator.predict_proba(X), estimator, table)
+    if selected is not None and options.get("sampling") == "exact":
+        options.setdefault("held_out_share", _held_out_share(selected, table))
     numbers, index = (rows.source, rows.rows) if isinstance(rows, Bags) else (_numbers(rows), None)
     if numbers is not None:
-        _warn_of_training_rows(own, numbers, index)
+        _warn_of_training_rows(last, numbers, index)
         if "row_ids" not in options:
             options["row_ids"] = _repeated(numbers, index)
     return evaluate_predictions(
         predicted, bag_ids, priors=table, test_prior=test_prior, probabilities=chances, **options
     )
+
+
+def _held_out_share(bags: Bags, table: ClassPriors) -> _Floats:
+    """(M,) share of each bag that a selection of its rows is; 1 for bags that have none."""
+    bag_index = table.encode(bags.bag_ids)
+    rows, whole = np.bincount(bag_index, minlength=table.n_bags), np.ones(table.n_bags)
+    whole[bag_index] = bags.whole_counts[bags.bag_index]
+    return np.where(rows > 0, np.minimum(rows / whole, 1), 1)
 
 
 def _last_step(estimator: Any, rows: Any) -> tuple[Any, Any]:

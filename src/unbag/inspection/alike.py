@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from unbag.bags import Rows, check_rows
-from unbag.inspection.precision import error_moments
-from unbag.inspection.reading import read_errors
-from unbag.priors import RANK_TOLERANCE, ClassPriors
+from unbag.priors import RANK_TOLERANCE, ClassPriors, PriorErrors
 from unbag.validation import as_generator, check_choice, invalid
 
 __all__ = ["AlikeTest", "alike_test", "as_numpy", "bag_features", "residual_test", "run_test"]
@@ -137,7 +135,7 @@ def alike_test(
     if len(index) != len(rows):
         raise invalid("bag_ids", f"of length {len(rows)}, one for each row of X", len(index))
     check_choice("sampling", sampling, ("iid", "exact"))
-    errors = None if prior_errors is None else read_errors(prior_errors, table)
+    errors = None if prior_errors is None else PriorErrors.read(prior_errors, table)
     result = run_test(rows, index, table, errors, sampling, random_state)
     if isinstance(result, str):
         raise invalid("X", "rows that can be tested", result)
@@ -148,7 +146,7 @@ def run_test(
     rows: Rows,
     bag_index: Ints,
     table: ClassPriors,
-    errors: Floats | None,
+    errors: PriorErrors | None,
     sampling: str,
     random_state: Any = 0,
 ) -> AlikeTest | str:
@@ -172,12 +170,12 @@ def run_test(
     features = bag_features(_columns(rows, chosen, most, rng), n)
     if features.shape[1] == 0:
         return "rows that do not differ within bags"
-    kept_errors = None if errors is None else errors[kept]
+    kept_errors = None if errors is None else errors.subset(kept)
     return residual_test(features, n, rest, kept_errors, sampling)
 
 
 def residual_test(
-    features: Floats, sizes: Ints, table: ClassPriors, errors: Floats | None, sampling: str
+    features: Floats, sizes: Ints, table: ClassPriors, errors: PriorErrors | None, sampling: str
 ) -> AlikeTest:
     """Test whether means of whitened features, (n, d) bag by bag, are mixes of class means."""
     (n, d), n_bags = features.shape, len(sizes)
@@ -194,9 +192,8 @@ def residual_test(
         own = _own_covariances(covariances, sizes, table, class_means, inverse)
         sampling, covariances = ("iid", covariances) if own is None else ("exact", own)
     if errors is not None:
-        q, variances = error_moments(errors)  # (M, K)
-        apart = class_means - (q @ class_means)[:, None]  # (M, K, d)
-        noise = np.einsum("mk,mki,mkj->mij", variances, apart, apart)
+        apart = class_means - (errors.weights @ class_means)[:, None]  # (M, K, d)
+        noise = np.einsum("mk,mki,mkj->mij", errors.variances, apart, apart)
         covariances = covariances + sizes[:, None, None] * noise
 
     traces = np.trace(covariances, axis1=1, axis2=2)  # (M,)

@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unbag.bags import Rows, check_rows
+from unbag.evaluation.inverses import LeftInverse
+from unbag.evaluation.variances import SAMPLINGS, BagSample
 from unbag.inspection import rules
 from unbag.inspection.alike import MIN_FREEDOM, AlikeTest, as_numpy, run_test
 from unbag.inspection.findings import Findings, Inspection
@@ -16,14 +18,9 @@ from unbag.inspection.geometry import (
     strongest_bag,
     weakest_direction,
 )
-from unbag.inspection.precision import (
-    accuracy_variances,
-    relative_sensitivity,
-    share_sensitivity,
-    sized_weights,
-)
-from unbag.inspection.reading import read_bag_index, read_errors, read_sizes
-from unbag.priors import ClassPriors, check_test_prior, risk_weights
+from unbag.inspection.precision import even_confusion, relative_sensitivity
+from unbag.inspection.reading import read_bag_index, read_sizes
+from unbag.priors import ClassPriors, PriorErrors, check_test_prior, risk_weights
 from unbag.validation import check_choice, check_number, invalid, shorten
 
 __all__ = ["inspect"]
@@ -100,9 +97,9 @@ def inspect(
     if table.n_classes < 2:
         raise invalid("priors", "of at least two classes", table.n_classes)
     check_number("level", level, low=0, high=1, low_open=True, high_open=True)
-    check_choice("sampling", sampling, ("iid", "exact"))
+    check_choice("sampling", sampling, SAMPLINGS)
     rows, names, index, counts = _read_rows(sizes, X, bag_ids, table)
-    errors = None if prior_errors is None else read_errors(prior_errors, table)
+    errors = None if prior_errors is None else PriorErrors.read(prior_errors, table)
 
     present = np.ones(table.n_bags, dtype=bool) if counts is None else counts > 0
     rest = table.subset(present)
@@ -110,7 +107,7 @@ def inspect(
     if index is not None:
         index = (np.cumsum(present) - 1)[index]
     if errors is not None:
-        errors = errors[present]
+        errors = errors.subset(present)
     pi = (
         rest.pooled(n) if test_prior is None else check_test_prior(test_prior, table.classes)
     )  # (K,)
@@ -193,7 +190,7 @@ def _precision(
     table: ClassPriors,
     n: Floats,
     pi: Floats,
-    errors: Floats | None,
+    errors: PriorErrors | None,
     sampling: str,
     level: float,
     *,
@@ -212,17 +209,22 @@ def _precision(
     )
     if table.rank < table.n_classes:
         return found
-    theta, z = table.values, NormalDist().inv_cdf((1 + level) / 2)
+    z = NormalDist().inv_cdf((1 + level) / 2)
     found["inflation"] = float(np.abs(risk_weights(table, pi, warn=False)).sum())
-    weights = sized_weights(theta, n, pi)  # (M, K)
-    by_relative = relative_sensitivity(weights, theta, rules.RELATIVE_ERROR)
+    weights = LeftInverse(table, n).weights(np.diag(pi))  # (M, K)
+    by_relative = relative_sensitivity(weights, table.values, rules.RELATIVE_ERROR)
     found["relative_error_half_width"] = z * by_relative
     if errors is not None:
-        found["prior_error_half_width"] = z * share_sensitivity(weights, errors)
+        found["prior_error_half_width"] = z * float(errors.added_variance(weights)) ** 0.5
     if known_sizes:
-        free, exact = accuracy_variances(weights, theta, n, rules.ASSUMED_ACCURACY)
-        found["half_width"], found["half_width_exact"] = z * free**0.5, z * exact**0.5
-        growth = (z / rules.TARGET_HALF_WIDTH) ** 2 * (exact if sampling == "exact" else free)
+        confusion = even_confusion(table.n_classes, rules.ASSUMED_ACCURACY)
+        variances = {
+            kind: float(BagSample.of(table, n, kind).variance(weights, confusion))
+            for kind in SAMPLINGS
+        }
+        found["half_width"] = z * variances["iid"] ** 0.5
+        found["half_width_exact"] = z * variances["exact"] ** 0.5
+        growth = (z / rules.TARGET_HALF_WIDTH) ** 2 * variances[sampling]
         found["rows_needed"] = np.ceil(n * growth).astype(int).tolist()
     return found
 
@@ -246,7 +248,7 @@ def _look_at_rows(
     names: tuple[str, ...] | None,
     index: Ints | None,
     table: ClassPriors,
-    errors: Floats | None,
+    errors: PriorErrors | None,
     sampling: str,
 ) -> tuple[AlikeTest | None, str | None, list[Any]]:
     """Run the test of looking alike, or say why not; list columns with one value in each bag."""

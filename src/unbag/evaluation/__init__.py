@@ -1,9 +1,15 @@
 """Evaluation without labels: from predictions, bags and priors alone."""
 
 from unbag.evaluation.accuracy import accuracy_warning, error_table, label_free_accuracy
+from unbag.evaluation.calibration import (
+    Calibration,
+    calibrate,
+    calibrate_log,
+    likeliest_temperature,
+)
 from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.inverses import INVERSES, LeftInverse
-from unbag.evaluation.likelihood import Calibration, bag_log_loss, calibrate, calibrate_log
+from unbag.evaluation.likelihood import bag_log_loss
 from unbag.evaluation.reliability import Reliability, ReliabilityCurve, reliability_diagram
 from unbag.evaluation.report import Evaluation, evaluate, evaluate_predictions
 from unbag.evaluation.target import PriorEstimate, estimate_prior
@@ -26,5 +32,6 @@ __all__ = [
     "evaluate",
     "evaluate_predictions",
     "label_free_accuracy",
+    "likeliest_temperature",
     "reliability_diagram",
 ]

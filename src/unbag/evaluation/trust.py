@@ -4,8 +4,8 @@ from unbag.priors import ClassPriors
 
 __all__ = ["beyond_limits_warning", "untestable_note"]
 
-# Standard errors beyond 0 or 1 from which an accuracy is not to be trusted. Of perfect models on
-# rows drawn freely chance takes 1 in 15 so far, of models that are right in 95 % fewer than 1 in 50.
+# Standard errors beyond 0 or 1 from which an accuracy is not to be trusted. On rows drawn freely,
+# chance takes 1 in 15 perfect models so far, and 1 in 100 of those that are right in 95 %.
 _ERRORS = 1.5
 
 

@@ -1,0 +1,58 @@
+"""Test priors, risk weights and the shift from one prior to another."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unbag.exceptions import ConditioningWarning, InvalidInputError, RankError
+from unbag.priors import (
+    ClassPriors,
+    check_test_prior,
+    risk_weights,
+    symmetric,
+)
+
+
+@pytest.mark.parametrize(
+    "given_prior", [[0.1, 0.9], {"no": 0.9, "yes": 0.1}, pd.Series({"no": 0.9, "yes": 0.1})]
+)
+def test_test_prior_is_put_in_the_order_of_classes(given_prior):
+    np.testing.assert_allclose(check_test_prior(given_prior, np.array(["yes", "no"])), [0.1, 0.9])
+
+
+@pytest.mark.parametrize(
+    ("given_prior", "message"),
+    [
+        ([0.5, 0.3, 0.2], "2 shares, one for each class, got 3"),
+        ([0.5, 0.4], "sum to 1, got the sum 0.9"),
+        ([1.5, -0.5], "non-negative"),
+        ([np.nan, 1], "finite"),
+        (None, "1-dimensional"),
+        ({1: 1.0}, "a share for every class, got none for 2"),
+        ({1: 0.5, 2: 0.3, 3: 0.2}, "unknown 3"),
+        ({"1": 0.5, "2": 0.5}, r"the priors have 1 \(int\), test_prior has '1' \(str\)"),
+    ],
+)
+def test_bad_test_priors(given_prior, message):
+    with pytest.raises(InvalidInputError, match=message):
+        check_test_prior(given_prior, np.array([1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ([[0.5, 0.25, 0.25], [0.2, 0.4, 0.4], [0.9, 0.05, 0.05]], "'y', 'z' .*shares differ"),
+        ([[0.5, 0.5, 0], [0.2, 0.8, 0], [0.1, 0.9, 0]], "class 'z' is in no bag"),
+        ([[0.5, 0.2, 0.3], [0.1, 0.7, 0.2]], "'x', 'y', 'z' .*at least 3 bags are needed"),
+    ],
+)
+def test_weights_refuse_priors_without_full_rank(table, message):
+    with pytest.raises(RankError, match=message):
+        risk_weights(ClassPriors(table, classes=["x", "y", "z"]), [0.2, 0.3, 0.5])
+
+
+def test_ill_conditioned_priors_warn():
+    theta = symmetric(2, a=0.005)
+    with pytest.warns(ConditioningWarning, match="condition number 200, .*weights 200"):
+        risk_weights(theta, [0.5, 0.5])
+    risk_weights(theta, [0.5, 0.5], warn=False)

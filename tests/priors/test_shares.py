@@ -8,6 +8,7 @@ from unbag.exceptions import ConditioningWarning, InvalidInputError, RankError
 from unbag.priors import (
     ClassPriors,
     check_test_prior,
+    prior_shift,
     risk_weights,
     symmetric,
 )
@@ -56,3 +57,22 @@ def test_ill_conditioned_priors_warn():
     with pytest.warns(ConditioningWarning, match="condition number 200, .*weights 200"):
         risk_weights(theta, [0.5, 0.5])
     risk_weights(theta, [0.5, 0.5], warn=False)
+
+
+def test_prior_shift_carries_posteriors_from_one_prior_to_another():
+    rng = np.random.default_rng(0)
+    density = rng.random((20, 3))  # of 20 rows in each class
+    old, new = np.array([0.2, 0.3, 0.5]), np.array([0.6, 0.3, 0.1])
+
+    def posterior(prior):
+        joint = density * prior
+        return joint / joint.sum(1, keepdims=True)
+
+    shifted = np.exp(np.log(posterior(old)) + prior_shift(new, old))
+    np.testing.assert_allclose(shifted / shifted.sum(1, keepdims=True), posterior(new))
+    np.testing.assert_array_equal(prior_shift(old, old), 0)
+
+
+def test_prior_shift_of_classes_without_share():
+    shift = prior_shift([0.5, 0.0, 0.5, 0.0], [0.25, 0.5, 0.0, 0.0])
+    np.testing.assert_allclose(shift, [np.log(2), -np.inf, np.log(0.5), -np.inf])

@@ -152,26 +152,11 @@ def score_interval(
         not narrow by being cut. Where no T₀ explains the estimate, it is centred on the estimate,
         as wide as at the T₀ that comes nearest to explaining it.
     """
-    order = np.argsort(path_values)
-    x, y = path_values[order], path_variances[order]
-    least, greatest = limits
-    nearest_limit = min(max(value, least), greatest)
-    local = float(np.sqrt(np.interp(value, x, y)))
-    # Finely around the estimate and at both ends, of which one is a perfect model.
-    near_end = np.geomspace(1e-7, 0.3, 600) * (greatest - least)
-    candidates = np.concatenate(
-        [
-            nearest_limit + np.linspace(-1, 1, 2401) * max(6, 2 * z) * local,
-            np.linspace(least, greatest, 4001),
-            greatest - near_end,
-            least + near_end,
-        ]
-    )
-    candidates = candidates[(candidates >= least) & (candidates <= greatest)]
-    deviation = np.sqrt(np.interp(candidates, x, y))
+    nearest_limit = min(max(value, limits[0]), limits[1])
+    candidates, deviation = _candidates(nearest_limit, path_values, path_variances, z, limits)
     distance = np.abs(value - candidates)
     if not (distance <= z * deviation).any():
-        nearest = np.argmin(distance / np.maximum(deviation, 1e-12))
+        nearest = np.argmin(distance / np.maximum(deviation, _TINY))
         half = z * float(deviation[nearest])
         return value - half, value + half
     inside = candidates[np.abs(nearest_limit - candidates) <= z * deviation]
@@ -184,11 +169,9 @@ def errors_beyond_limits(
     path_variances: _Floats,
     limits: tuple[float, float] = (0.0, 1.0),
 ) -> float:
-    """Count by how many standard errors an estimate lies beyond its limits; 0 within them.
+    """Count the standard errors between an estimate and the T₀ that explains it best.
 
-    The standard error is that at the T₀ farthest from the limit which still gives an estimate at
-    the limit within one standard error. At the limit itself it may be zero: a perfect model makes
-    no errors.
+    It is 0 for an estimate within its limits, and above z where :func:`score_interval` finds no T₀.
 
     Examples
     --------
@@ -200,8 +183,31 @@ def errors_beyond_limits(
     nearest_limit = min(max(value, limits[0]), limits[1])
     if value == nearest_limit:
         return 0.0
-    ends = score_interval(nearest_limit, path_values, path_variances, 1.0, limits)
-    farthest = max(ends, key=lambda end: abs(end - nearest_limit))
+    candidates, deviation = _candidates(nearest_limit, path_values, path_variances, 1.0, limits)
+    return float((np.abs(value - candidates) / np.maximum(deviation, _TINY)).min())
+
+
+def _candidates(
+    centre: float,
+    path_values: _Floats,
+    path_variances: _Floats,
+    z: float,
+    limits: tuple[float, float],
+) -> tuple[_Floats, _Floats]:
+    """Values T₀ within the limits, finely around a centre, and their standard errors."""
     order = np.argsort(path_values)
-    error = float(np.sqrt(np.interp(farthest, path_values[order], path_variances[order])))
-    return abs(value - nearest_limit) / error if error > 0 else np.inf
+    x, y = path_values[order], path_variances[order]
+    least, greatest = limits
+    local = float(np.sqrt(np.interp(centre, x, y)))
+    # Finely at both ends as well, of which one is a perfect model.
+    near_end = np.geomspace(1e-7, 0.3, 600) * (greatest - least)
+    candidates = np.concatenate(
+        [
+            centre + np.linspace(-1, 1, 2401) * max(6, 2 * z) * local,
+            np.linspace(least, greatest, 4001),
+            greatest - near_end,
+            least + near_end,
+        ]
+    )
+    candidates = candidates[(candidates >= least) & (candidates <= greatest)]
+    return candidates, np.sqrt(np.interp(candidates, x, y))

@@ -4,8 +4,8 @@ from unbag.priors import ClassPriors
 
 __all__ = ["beyond_limits_warning", "untestable_note"]
 
-# Standard errors beyond 0 or 1 from which an accuracy is not to be trusted. On rows drawn freely,
-# chance takes 1 in 15 perfect models so far, and 1 in 100 of those that are right in 95 %.
+# Standard errors from any possible value at which an accuracy is not to be trusted. On rows drawn
+# freely, chance takes about 1 in 14 perfect models so far, and 1 in 50 of those right in 95 %.
 _ERRORS = 1.5
 
 
@@ -16,7 +16,7 @@ def beyond_limits_warning(accuracy: float, errors: float) -> str | None:
     ----------
     accuracy : float
     errors : float
-        By how many standard errors it lies outside.
+        By how many standard errors it differs from any value in [0, 1].
     """
     if errors <= _ERRORS:
         return None

@@ -199,7 +199,7 @@ class Bags:
         identity = self.row_identity()
         repeats = np.bincount(identity)
         records = rng.permutation(np.flatnonzero(repeats > 1))
-        in_test = np.zeros(len(repeats), dtype=bool)  # one flag a record
+        in_test = np.zeros(len(repeats), dtype=bool)  # one flag per record
         in_test[records[: round(test_size * len(records))]] = True
         # A bag that lost every row gets its first record back; no other bag loses by that.
         present, first = np.unique(self.bag_index, return_index=True)
@@ -253,7 +253,7 @@ def make_bags(
     priors
         Class priors Θ; their classes must be those of ``y`` (0..K-1 for an array).
     sizes
-        Rows of a bag, or of each of the M bags; ``n // M`` by default.
+        Rows per bag: one number, or one for each of the M bags; ``n // M`` by default.
     disjoint
         Whether no row may be in two bags. Otherwise bags are drawn independently of one another;
         inside a bag, a row never occurs twice.
@@ -282,7 +282,7 @@ def make_bags(
     _check_length("y", labels, len(source))
     remedy = (
         f"the priors have the classes {shorten(table.classes)}; to name them, give a DataFrame "
-        "with one column a class, or ClassPriors(..., classes=...)."
+        "with one column per class, or ClassPriors(..., classes=...)."
     )
     known = index_ids("classes", table.classes)
     label_index = match_ids("y", labels, known, source="y has", remedy=remedy)
@@ -295,7 +295,7 @@ def make_bags(
     taken = (np.cumsum(wanted, axis=0) - wanted) if disjoint else np.zeros_like(wanted)  # (M, K)
     _check_supply(wanted, there - taken, table)
 
-    # A shuffled pool of rows a class; disjoint bags cut consecutive pieces from it.
+    # One shuffled pool of rows per class; disjoint bags cut consecutive pieces from it.
     order = rng.permutation(len(source))
     order = order[np.argsort(label_index[order], kind="stable")]
     pools = np.split(order, np.cumsum(there)[:-1])
@@ -335,7 +335,7 @@ def check_rows(
     rows = _as_numeric(rows)
     names = None if feature_names is None else tuple(feature_names)
     if names is not None and len(names) != rows.shape[1]:
-        raise invalid("feature_names", f"{rows.shape[1]} names, one a column", len(names))
+        raise invalid("feature_names", f"{rows.shape[1]} names, one per column", len(names))
     _check_finite(rows, names)
     return rows, names
 
@@ -404,7 +404,7 @@ def _check_sizes(sizes: Any, n: int, n_bags: int) -> NDArray[np.int64]:
     """(M,) rows to draw for each bag."""
     if sizes is None:
         if n < n_bags:
-            raise invalid("X", f"at least {n_bags} rows, one a bag", f"{n}", "give sizes.")
+            raise invalid("X", f"at least {n_bags} rows, one per bag", f"{n}", "give sizes.")
         sizes = n // n_bags
     given = np.asarray(sizes)
     if given.shape not in ((), (n_bags,)):

@@ -15,7 +15,7 @@ from unbag.validation import invalid
 __all__ = ["BagStatistics", "bag_sum", "zero_one_losses"]
 
 # A product with the one-hot bag matrix is deterministic on CUDA, where scattered additions into a
-# few bags would be neither that nor fast. It costs M numbers a row, so only where M is small.
+# few bags would be neither that nor fast. It costs M numbers per row, so only where M is small.
 _ONE_HOT_LIMIT = 64
 _HALF = (torch.float16, torch.bfloat16)
 

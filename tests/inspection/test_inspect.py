@@ -584,7 +584,7 @@ def test_equal_priors_do_not_make_a_model_trivial():
         ([0, 5], [0, 1], "predictions must be classes that the priors have, got unknown 5"),
         ([0, 1], [0, 0], "bag_ids must be of at least two bags, got 0"),
         ([0], [0, 1], "predictions must be of length 2"),
-        ([[0.5, 0.5, 0.0]], [0, 1], "of 2 columns, one a class, got 3"),
+        ([[0.5, 0.5, 0.0]], [0, 1], "of 2 columns, one per class, got 3"),
         ([[0.5, 0.6]], [0, 1], "the sum 1.1 in row 0; apply a softmax first"),
         ([[-0.5, 1.5]], [0, 1], "finite and non-negative"),
         ([[0.5, 0.5]] * 2, [0, 1], "at least 32 rows for 2 bags, got 2; give predicted classes"),

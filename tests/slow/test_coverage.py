@@ -94,7 +94,7 @@ def test_intervals_where_a_part_of_exact_bags_is_held_out(share, accuracy, k, si
             estimate = Core(table, priors, bags).overall(OVERALL_METRICS["accuracy"], 1.96)
             hits[i] += estimate.low <= accuracy <= estimate.high
     told, untold = hits / repeats
-    assert 0.93 <= told <= 0.97
+    assert 0.93 <= told <= 0.98  # a little above 0.97 where estimates beyond 1 are frequent
     assert untold < told - 0.02
 
 

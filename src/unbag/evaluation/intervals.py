@@ -81,9 +81,9 @@ def overall_path(pattern: _Floats, pooled: _Floats, predicted: _Floats) -> _Floa
     surplus = predicted - pooled
     proven = np.maximum(surplus, 0).sum()
     scale = np.minimum(1, error / max(proven, _TINY))
-    own = pooled * (1 - np.diag(pattern)) + _TINY
-    own = _at_most_half(own / own.sum())
-    rest = np.maximum(error - proven, 0) * own
+    error_shares = pooled * (1 - np.diag(pattern)) + _TINY
+    error_shares = _at_most_half(error_shares / error_shares.sum())
+    rest = np.maximum(error - proven, 0) * error_shares
     missed = np.minimum(np.maximum(-surplus, 0) * scale + rest, 0.99 * pooled)  # (G, K)
     false = np.maximum(surplus, 0) * scale + rest
     false = false * missed.sum(1, keepdims=True) / np.maximum(false.sum(1, keepdims=True), _TINY)

@@ -341,20 +341,20 @@ def evaluate(
     -------
     Evaluation
     """
-    brought, selected = None, None
+    default_priors, selected = None, None
     if isinstance(X, Bags):
         if bag_ids is not None:
             raise invalid("bag_ids", "left out where X is Bags, which hold them", "both")
-        bag_ids, brought, selected = X.bag_ids, X.priors, X
+        bag_ids, default_priors, selected = X.bag_ids, X.priors, X
         if not hasattr(estimator, "output_prior_"):  # only ours reads Bags part by part
             X = X.X
     predicted = estimator.predict(X)
     last, rows = _last_step(estimator, X)
     if priors is None and hasattr(last, "output_prior_"):  # other libraries' priors are no tables
-        brought = last.priors if brought is None else brought
-        priors = last.priors_ if brought is None else brought
+        default_priors = last.priors if default_priors is None else default_priors
+        priors = last.priors_ if default_priors is None else default_priors
         test_prior = last.test_prior if test_prior is None else test_prior
-    priors = brought if priors is None else priors
+    priors = default_priors if priors is None else priors
     if priors is None:
         raise invalid("priors", "given, or known to the estimator", "None")
     table = ClassPriors.of(priors)

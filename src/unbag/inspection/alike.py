@@ -189,8 +189,8 @@ def residual_test(
     class_means = inverse @ means  # (K, d)
 
     if sampling == "exact":
-        own = _own_covariances(covariances, sizes, table, class_means, inverse)
-        sampling, covariances = ("iid", covariances) if own is None else ("exact", own)
+        within = _within_class_covariances(covariances, sizes, table, class_means, inverse)
+        sampling, covariances = ("iid", covariances) if within is None else ("exact", within)
     if errors is not None:
         apart = class_means - (errors.weights @ class_means)[:, None]  # (M, K, d)
         noise = np.einsum("mk,mki,mkj->mij", errors.variances, apart, apart)
@@ -270,11 +270,11 @@ def _moments(
     outer = (within[:, :, None] * within[:, None, :]).reshape(n, -1)
     sums = np.add.reduceat(outer, starts).reshape(-1, d, d)
     pooled = sums.sum(0) / (n - len(sizes))
-    own = sums / np.maximum(sizes - 1, 1)[:, None, None]
-    return means, np.where((sizes >= MIN_OWN_ROWS)[:, None, None], own, pooled)
+    by_bag = sums / np.maximum(sizes - 1, 1)[:, None, None]
+    return means, np.where((sizes >= MIN_OWN_ROWS)[:, None, None], by_bag, pooled)
 
 
-def _own_covariances(
+def _within_class_covariances(
     covariances: Floats, sizes: Ints, table: ClassPriors, class_means: Floats, inverse: Floats
 ) -> Floats | None:
     r"""Subtract from the bags' covariances what lies between classes.
@@ -301,8 +301,8 @@ def _own_covariances(
     between -= fitted[:, :, None] * fitted[:, None, :]
     share = np.maximum(sizes - 1, 1) / sizes  # (M,)
     known = (share[:, None, None] * covariances - between).reshape(n_bags, -1)
-    own: Floats = np.linalg.solve(np.diag(share) - noise, known).reshape(covariances.shape)
-    return own if (np.trace(own, axis1=1, axis2=2) > 0).all() else None
+    within: Floats = np.linalg.solve(np.diag(share) - noise, known).reshape(covariances.shape)
+    return within if (np.trace(within, axis1=1, axis2=2) > 0).all() else None
 
 
 def _sample(bag_index: Ints, kept: Ints, rng: np.random.Generator) -> Ints:

@@ -112,7 +112,7 @@ def inspect(
         rest.pooled(n) if test_prior is None else check_test_prior(test_prior, table.classes)
     )  # (K,)
     alike, untested, one_valued = _look_at_rows(rows, names, index, rest, errors, sampling)
-    found = Findings(
+    findings = Findings(
         n_bags=rest.n_bags,
         n_classes=rest.n_classes,
         classes=rest.classes.tolist(),
@@ -128,8 +128,8 @@ def inspect(
         **_precision(rest, n, pi, errors, sampling, level, known_sizes=counts is not None),
         **_sizes(rest, n, known=counts is not None),
     )
-    verdict, reasons, notes = rules.judge(found)
-    return Inspection(**vars(found), verdict=verdict, reasons=reasons, notes=notes)
+    verdict, reasons, notes = rules.judge(findings)
+    return Inspection(**vars(findings), verdict=verdict, reasons=reasons, notes=notes)
 
 
 def _read_rows(
@@ -197,7 +197,7 @@ def _precision(
     known_sizes: bool,
 ) -> dict[str, Any]:
     """How precisely a model could be evaluated; None where Θ lacks rank."""
-    found: dict[str, Any] = dict.fromkeys(
+    precision: dict[str, Any] = dict.fromkeys(
         (
             "inflation",
             "half_width",
@@ -208,25 +208,25 @@ def _precision(
         )
     )
     if table.rank < table.n_classes:
-        return found
+        return precision
     z = NormalDist().inv_cdf((1 + level) / 2)
-    found["inflation"] = float(np.abs(risk_weights(table, pi, warn=False)).sum())
+    precision["inflation"] = float(np.abs(risk_weights(table, pi, warn=False)).sum())
     weights = LeftInverse(table, n).weights(np.diag(pi))  # (M, K)
     by_relative = relative_sensitivity(weights, table.values, rules.RELATIVE_ERROR)
-    found["relative_error_half_width"] = z * by_relative
+    precision["relative_error_half_width"] = z * by_relative
     if errors is not None:
-        found["prior_error_half_width"] = z * float(errors.added_variance(weights)) ** 0.5
+        precision["prior_error_half_width"] = z * float(errors.added_variance(weights)) ** 0.5
     if known_sizes:
         confusion = even_confusion(table.n_classes, rules.ASSUMED_ACCURACY)
         variances = {
             kind: float(BagSample.of(table, n, kind).variance(weights, confusion))
             for kind in SAMPLINGS
         }
-        found["half_width"] = z * variances["iid"] ** 0.5
-        found["half_width_exact"] = z * variances["exact"] ** 0.5
+        precision["half_width"] = z * variances["iid"] ** 0.5
+        precision["half_width_exact"] = z * variances["exact"] ** 0.5
         growth = (z / rules.TARGET_HALF_WIDTH) ** 2 * variances[sampling]
-        found["rows_needed"] = np.ceil(n * growth).astype(int).tolist()
-    return found
+        precision["rows_needed"] = np.ceil(n * growth).astype(int).tolist()
+    return precision
 
 
 def _sizes(table: ClassPriors, n: Floats, *, known: bool) -> dict[str, Any]:
@@ -274,7 +274,7 @@ def _one_valued(rows: Rows, index: Ints, table: ClassPriors) -> list[int]:
         return []
     flat = rows.reshape(len(index), -1)
     first = np.unique(index, return_index=True)[1]  # (M,) a row of each bag
-    found: list[int] = []
+    columns: list[int] = []
     step = max(1, 10_000_000 // len(index))  # columns at a time
     for start in range(0, flat.shape[1], step):
         block = as_numpy(flat[:, start : start + step])
@@ -282,5 +282,5 @@ def _one_valued(rows: Rows, index: Ints, table: ClassPriors) -> list[int]:
         differs = (heads != heads[0]).any(0)
         candidates = np.flatnonzero(differs)
         within = (block[:, candidates] == heads[index][:, candidates]).all(0)
-        found += (start + candidates[within]).tolist()
-    return found
+        columns += (start + candidates[within]).tolist()
+    return columns

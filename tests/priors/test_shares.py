@@ -59,6 +59,15 @@ def test_ill_conditioned_priors_warn():
     risk_weights(theta, [0.5, 0.5], warn=False)
 
 
+def test_a_test_prior_may_exclude_classes_and_is_scaled_to_sum_to_one():
+    classes = np.array(["yes", "no", "maybe"])
+    np.testing.assert_array_equal(check_test_prior([0, 1, 0], classes), [0, 1, 0])
+    shares = check_test_prior([0.3333333, 0.3333333, 0.3333333], classes)
+    assert shares.sum() == pytest.approx(1, abs=1e-12)
+    for row in (risk_weights(np.eye(3), [0, 1, 0]), risk_weights(np.eye(3), {0: 0, 1: 1, 2: 0})):
+        np.testing.assert_array_equal(row, np.diag([0, 1, 0]))
+
+
 def test_prior_shift_carries_posteriors_from_one_prior_to_another():
     rng = np.random.default_rng(0)
     density = rng.random((20, 3))  # of 20 rows in each class

@@ -8,10 +8,11 @@ from unbag.evaluation.calibration import (
     likeliest_temperature,
 )
 from unbag.evaluation.estimate import Estimate
+from unbag.evaluation.evaluating import evaluate, evaluate_predictions
 from unbag.evaluation.inverses import INVERSES, LeftInverse
 from unbag.evaluation.likelihood import bag_log_loss
 from unbag.evaluation.reliability import Reliability, ReliabilityCurve, reliability_diagram
-from unbag.evaluation.report import Evaluation, evaluate, evaluate_predictions
+from unbag.evaluation.report import Evaluation
 from unbag.evaluation.target import PriorEstimate, estimate_prior
 
 __all__ = [

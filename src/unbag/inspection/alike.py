@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from unbag.bags import Rows, check_rows
 from unbag.priors import RANK_TOLERANCE, ClassPriors, PriorErrors
+from unbag.rows import Rows, check_rows
 from unbag.validation import as_generator, check_choice, invalid
 
 __all__ = ["AlikeTest", "alike_test", "as_numpy", "bag_features", "residual_test", "run_test"]

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unbag.bags import Rows, check_rows
 from unbag.evaluation.inverses import LeftInverse
 from unbag.evaluation.variances import SAMPLINGS, BagSample
 from unbag.inspection import rules
@@ -21,6 +20,7 @@ from unbag.inspection.geometry import (
 from unbag.inspection.precision import even_confusion, relative_sensitivity
 from unbag.inspection.reading import read_bag_index, read_sizes
 from unbag.priors import ClassPriors, PriorErrors, check_test_prior, risk_weights
+from unbag.rows import Rows, check_rows
 from unbag.validation import check_choice, check_number, invalid, shorten
 
 __all__ = ["inspect"]

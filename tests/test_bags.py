@@ -184,6 +184,48 @@ def test_split_of_overlapping_bags_stays_near_test_size():
     np.testing.assert_allclose(test.counts / bags.counts, 0.25, atol=0.01)
 
 
+def test_split_follows_the_seed():
+    """Distinct and repeated rows alike."""
+    X = np.r_[np.arange(200), np.arange(150, 200)].astype(float)[:, None]
+    bags = Bags(X, np.r_[np.arange(200) % 2, np.ones(50, int)], [[0.8, 0.2], [0.3, 0.7]])
+
+    def chosen(seed):
+        test = bags.train_test_split(0.3, random_state=seed)[1].X[:, 0]
+        return frozenset(test.tolist())
+
+    assert chosen(0) == chosen(0)
+    assert chosen(3) == chosen(np.random.default_rng(3))
+    sets = [chosen(seed) for seed in range(4)]
+    assert len(set(sets)) == 4
+    repeated = {frozenset(v for v in s if v >= 150) for s in sets}
+    single = {frozenset(v for v in s if v < 150) for s in sets}
+    assert min(len(repeated), len(single)) == 4
+
+
+def test_every_row_may_be_split_off():
+    """The choice is by chance: over many seeds all rows are chosen about as often."""
+    bags = Bags(np.arange(40.0)[:, None], np.repeat([0, 1], 20), [[0.8, 0.2], [0.3, 0.7]])
+    counts = np.zeros(40)
+    for seed in range(200):
+        counts[bags.train_test_split(0.25, random_state=seed)[1].rows] += 1
+    assert counts.sum() == 200 * 10
+    assert counts.min() > 25
+    assert counts.max() < 80
+
+
+def test_selections_know_how_many_rows_their_bags_had():
+    bags = Bags(np.arange(9.0)[:, None], [0, 0, 0, 0, 1, 1, 2, 2, 2], np.eye(3))
+    train, test = bags.train_test_split(0.5, random_state=0)
+    for part in (bags, train, test, train.with_priors(np.eye(3)), train.with_rows(train.X)):
+        assert part.whole_counts.tolist() == [4, 2, 3]
+    some = bags.take([0, 6])
+    assert some.whole_counts.tolist() == [4, 2, 3]
+    assert some.present().whole_counts.tolist() == [4, 3]
+    drawn = make_bags(np.arange(40.0)[:, None], np.repeat([0, 1], 20), np.eye(2), sizes=[5, 7])
+    assert drawn.whole_counts.tolist() == [5, 7]
+    assert drawn.take([0, 1]).whole_counts.tolist() == [5, 7]
+
+
 def test_split_needs_rows_to_spare():
     bags = Bags([[1], [2]], [0, 1], THETA)
     with pytest.raises(InvalidInputError, match="spare a test row"):

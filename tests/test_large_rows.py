@@ -191,7 +191,7 @@ def test_features_are_matched_by_name(problem):
 def test_a_value_that_is_not_finite_is_found_in_any_part(problem, monkeypatch):
     _, X, bag = problem
     clf = UnbagClassifier(**SETTINGS).fit(X, bag % 3)
-    monkeypatch.setattr("unbag.bags._CHUNK", 100)
+    monkeypatch.setattr("unbag.rows._CHUNK", 100)
     monkeypatch.setattr("unbag.estimator.inputs._PART_ROWS", 100)
     bad = X.copy()
     bad[2500, 3], bad[2501, 0], bad[2999, 1] = np.nan, np.inf, -np.inf

@@ -5,7 +5,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import unbag
 from unbag.exceptions import InvalidInputError
 from unbag.objectives import cross_entropy
-from unbag.statistics import BagStatistics, bag_sum, zero_one_losses
+from unbag.statistics import BagStatistics, _sum_by_product, bag_sum, zero_one_losses
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_cuda)]
@@ -40,6 +40,8 @@ def test_bag_sum_equals_a_loop_whatever_the_leading_dimensions(lead, n_bags, dev
         expected[(*replica, m)] += values[(*replica, row)]
     got = bag_sum(values.to(device), bag_index.to(device), n_bags)
     torch.testing.assert_close(got.cpu(), expected, rtol=1e-12, atol=1e-12)
+    product = _sum_by_product(values.to(device), bag_index.to(device), n_bags)
+    torch.testing.assert_close(product.cpu(), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_bag_sum_takes_any_integer_type():
@@ -97,6 +99,24 @@ def test_presence_is_one_over_the_chance():
         torch.zeros(2, 2), torch.tensor([0, 1]), 3, cross_entropy, inclusion=inclusion
     )
     assert statistics.presence.tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("sampled", [False, True])
+def test_a_part_of_a_stack_has_the_statistics_of_its_replicas(weighted, sampled):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(4, 30, 3, dtype=torch.float64, generator=generator)
+    bag_index = torch.randint(0, 5, (4, 30), generator=generator)
+    weight = torch.rand(4, 30, generator=generator) if weighted else None
+    inclusion = torch.rand(4, 5, generator=generator) if sampled else None
+    stack = BagStatistics(logits, bag_index, 5, cross_entropy, weight, inclusion)
+    part, index = stack.part(slice(1, 3)), slice(1, 3)
+    for name in ("counts", "risks", "zero_one_risks", "mean_probabilities", "presence"):
+        whole = getattr(stack, name)
+        assert whole.shape[0] == 4
+        torch.testing.assert_close(getattr(part, name), whole[index])
+    if not sampled:
+        assert torch.equal(stack.presence, (stack.counts > 0).to(stack.counts))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

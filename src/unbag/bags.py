@@ -1,33 +1,27 @@
 """Bags: rows, the bag of each row, and the class priors of every bag; drawing them from labels."""
 
-import math
 import warnings
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
 from unbag.exceptions import MissingBagsWarning
 from unbag.identity import identify, select
 from unbag.ids import id_array, index_ids, match_ids
 from unbag.priors import ClassPriors
+from unbag.rows import Rows, check_rows
 from unbag.validation import (
-    as_float_array,
     as_generator,
     check_choice,
     check_number,
     invalid,
-    is_frame,
     shorten,
 )
 
-__all__ = ["Bags", "Rows", "check_rows", "make_bags"]
-
-_CHUNK = 1 << 20  # numbers checked at a time
-Rows: TypeAlias = NDArray[Any] | torch.Tensor  # (n, d), (n, H, W) or (n, C, H, W)
+__all__ = ["Bags", "make_bags"]
 
 
 class Bags:
@@ -56,6 +50,9 @@ class Bags:
         share their source, so that many Bags over one dataset cost one copy of it.
     bag_index
         (n,) int64, the position of every row's bag in ``priors``.
+    whole_counts
+        (M,) rows that every bag had before rows were selected: of all rows first given, so that a
+        part that was split off knows which share of each bag it is.
 
     Examples
     --------
@@ -66,6 +63,7 @@ class Bags:
     source: Rows
     rows: NDArray[np.int64] | None
     bag_index: NDArray[np.int64]
+    whole_counts: NDArray[np.int64]
     priors: ClassPriors
     labels: NDArray[Any] | None
     feature_names: tuple[str, ...] | None
@@ -86,6 +84,7 @@ class Bags:
         self.labels = None if labels is None else id_array("labels", labels)
         _check_length("bag_ids", self.bag_index, len(self.source))
         _check_length("labels", self.labels, len(self.source))
+        self.whole_counts = self.counts
         empty = self.priors.bag_ids[self.counts == 0]
         if len(empty):
             message = f"{len(empty)} of {self.priors.n_bags} bags with class priors have no rows: "
@@ -142,6 +141,7 @@ class Bags:
             source=self.source,
             rows=chosen if self.rows is None else self.rows[chosen],
             bag_index=self.bag_index[chosen],
+            whole_counts=self.whole_counts,
             priors=self.priors,
             labels=None if self.labels is None else self.labels[chosen],
             feature_names=self.feature_names,
@@ -154,6 +154,7 @@ class Bags:
             return self
         kept = self.take(np.arange(self.n_rows))
         kept.bag_index = (np.cumsum(here) - 1)[self.bag_index]
+        kept.whole_counts = self.whole_counts[here]
         kept.priors = self.priors.subset(here)
         return kept
 
@@ -195,7 +196,7 @@ class Bags:
         identity = self.row_identity()
         repeats = np.bincount(identity)
         records = rng.permutation(np.flatnonzero(repeats > 1))
-        in_test = np.zeros(len(repeats), dtype=bool)  # one flag a record
+        in_test = np.zeros(len(repeats), dtype=bool)  # one flag per record
         in_test[records[: round(test_size * len(records))]] = True
         # A bag that lost every row gets its first record back; no other bag loses by that.
         present, first = np.unique(self.bag_index, return_index=True)
@@ -249,7 +250,7 @@ def make_bags(
     priors
         Class priors Θ; their classes must be those of ``y`` (0..K-1 for an array).
     sizes
-        Rows of a bag, or of each of the M bags; ``n // M`` by default.
+        Rows per bag: one number, or one for each of the M bags; ``n // M`` by default.
     disjoint
         Whether no row may be in two bags. Otherwise bags are drawn independently of one another;
         inside a bag, a row never occurs twice.
@@ -278,7 +279,7 @@ def make_bags(
     _check_length("y", labels, len(source))
     remedy = (
         f"the priors have the classes {shorten(table.classes)}; to name them, give a DataFrame "
-        "with one column a class, or ClassPriors(..., classes=...)."
+        "with one column per class, or ClassPriors(..., classes=...)."
     )
     known = index_ids("classes", table.classes)
     label_index = match_ids("y", labels, known, source="y has", remedy=remedy)
@@ -291,7 +292,7 @@ def make_bags(
     taken = (np.cumsum(wanted, axis=0) - wanted) if disjoint else np.zeros_like(wanted)  # (M, K)
     _check_supply(wanted, there - taken, table)
 
-    # A shuffled pool of rows a class; disjoint bags cut consecutive pieces from it.
+    # One shuffled pool of rows per class; disjoint bags cut consecutive pieces from it.
     order = rng.permutation(len(source))
     order = order[np.argsort(label_index[order], kind="stable")]
     pools = np.split(order, np.cumsum(there)[:-1])
@@ -308,86 +309,11 @@ def make_bags(
         source=source,
         rows=rows,
         bag_index=bag_index,
+        whole_counts=n_rows,
         priors=table,
         labels=labels[rows],
         feature_names=names,
     )
-
-
-def check_rows(
-    X: Any, feature_names: Sequence[str] | None = None
-) -> tuple[Rows, tuple[str, ...] | None]:
-    """Check rows and convert them to a numeric array or tensor; return their column names too."""
-    if hasattr(X, "toarray"):
-        raise invalid("X", "dense", type(X).__name__, "use X.toarray().")
-    if is_frame(X):
-        feature_names = feature_names or [str(name) for name in X.columns]
-        X = _read_frame(X)
-    rows: Rows = X.detach() if isinstance(X, torch.Tensor) else np.asarray(X)
-    if rows.ndim < 2 or 0 in rows.shape:
-        remedy = "use X.reshape(-1, 1) for a single feature." if rows.ndim == 1 else ""
-        raise invalid("X", "rows of shape (n, d) or images", f"shape {tuple(rows.shape)}", remedy)
-    rows = _as_numeric(rows)
-    names = None if feature_names is None else tuple(feature_names)
-    if names is not None and len(names) != rows.shape[1]:
-        raise invalid("feature_names", f"{rows.shape[1]} names, one a column", len(names))
-    _check_finite(rows, names)
-    return rows, names
-
-
-def _check_finite(rows: Rows, names: tuple[str, ...] | None) -> None:
-    """Refuse NaN and infinite values, in parts that need little memory."""
-    total = 0
-    first: tuple[int, ...] = ()
-    step = max(1, _CHUNK // math.prod(rows.shape[1:]))
-    for start in range(0, len(rows), step):
-        part = rows[start : start + step]
-        if isinstance(part, torch.Tensor):
-            finite = torch.isfinite(part).cpu().numpy()
-        else:
-            finite = np.isfinite(part)
-        if not finite.all():
-            row, *column = (int(i) for i in np.unravel_index(finite.argmin(), finite.shape))
-            first = first or (start + row, *column)
-            total += finite.size - int(np.count_nonzero(finite))
-    if first:
-        where = repr(names[first[1]]) if names else ", ".join(map(str, first[1:]))
-        got = f"{total} NaN or infinite values, the first in row {first[0]}, column {where}"
-        raise invalid("X", "finite", got, "drop or impute them.")
-
-
-def _as_numeric(rows: Rows) -> Rows:
-    """Keep numbers as they are; bool becomes float32, objects that are numbers float64."""
-    if isinstance(rows, torch.Tensor):
-        if rows.is_complex():
-            raise invalid("X", "real numbers", rows.dtype)
-        return rows.float() if rows.dtype == torch.bool else rows
-    if rows.dtype.kind in "iuf":
-        return rows
-    if rows.dtype.kind == "b":
-        return rows.astype(np.float32)
-    if rows.dtype.kind != "O":
-        raise invalid("X", "real numbers", rows.dtype)
-    return as_float_array("X", rows, rows.ndim)
-
-
-def _read_frame(frame: Any) -> NDArray[Any]:
-    """Convert a pandas or polars DataFrame, naming the columns that are not numeric."""
-
-    def is_numeric(dtype: Any) -> bool:
-        if hasattr(dtype, "kind"):  # pandas
-            return dtype.kind in "biuf"
-        return bool(dtype.is_numeric()) or str(dtype) == "Boolean"  # polars
-
-    dtypes = zip(frame.columns, frame.dtypes, strict=True)
-    bad = [name for name, dtype in dtypes if not is_numeric(dtype)]
-    if bad:
-        remedy = "encode or drop these columns."
-        raise invalid("X", "numeric", f"the columns {shorten(bad)}", remedy)
-    array: NDArray[Any] = frame.to_numpy()
-    if array.dtype == object and hasattr(frame, "index"):  # nullable or mixed columns of pandas
-        array = frame.to_numpy(dtype=np.float64, na_value=np.nan)
-    return array
 
 
 def _check_length(name: str, values: NDArray[Any] | None, n: int) -> None:
@@ -399,7 +325,7 @@ def _check_sizes(sizes: Any, n: int, n_bags: int) -> NDArray[np.int64]:
     """(M,) rows to draw for each bag."""
     if sizes is None:
         if n < n_bags:
-            raise invalid("X", f"at least {n_bags} rows, one a bag", f"{n}", "give sizes.")
+            raise invalid("X", f"at least {n_bags} rows, one per bag", f"{n}", "give sizes.")
         sizes = n // n_bags
     given = np.asarray(sizes)
     if given.shape not in ((), (n_bags,)):

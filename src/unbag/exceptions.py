@@ -3,6 +3,7 @@
 __all__ = [
     "ConditioningWarning",
     "DownloadError",
+    "ImplausibleEstimateWarning",
     "InvalidInputError",
     "MissingBagsWarning",
     "MissingDependencyError",
@@ -50,6 +51,10 @@ class UnbagWarning(UserWarning):
 
 class ConditioningWarning(UnbagWarning):
     """The class priors are nearly unable to tell some classes apart."""
+
+
+class ImplausibleEstimateWarning(UnbagWarning):
+    """An estimate lies outside its possible values by more than its error."""
 
 
 class MissingBagsWarning(UnbagWarning):

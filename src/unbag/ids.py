@@ -136,8 +136,8 @@ def compare_ids(
     """
     keys, positions, inverse = _look_up(name, values, known)
     counts = np.bincount(inverse, minlength=len(keys)).tolist()
-    found = list(zip(keys, positions, counts, strict=True))
-    unknown = [(key, count) for key, position, count in found if position < 0]
+    listed = list(zip(keys, positions, counts, strict=True))
+    unknown = [(key, count) for key, position, count in listed if position < 0]
     present = set(positions.tolist())
     absent = [value for (_, value), i in known.items() if i not in present]
     hint = _hint([key for key, _ in unknown], known, source)

@@ -15,7 +15,7 @@ from unbag.validation import invalid
 __all__ = ["BagStatistics", "bag_sum", "zero_one_losses"]
 
 # A product with the one-hot bag matrix is deterministic on CUDA, where scattered additions into a
-# few bags would be neither that nor fast. It costs M numbers a row, so only where M is small.
+# few bags would be neither that nor fast. It costs M numbers per row, so only where M is small.
 _ONE_HOT_LIMIT = 64
 _HALF = (torch.float16, torch.bfloat16)
 
@@ -47,9 +47,17 @@ def bag_sum(values: Tensor, bag_index: Tensor, n_bags: int) -> Tensor:
             [2.]])
     """
     if values.is_cuda and n_bags <= _ONE_HOT_LIMIT:
-        bags = torch.arange(n_bags, device=bag_index.device)
-        one_hot = (bags[:, None] == bag_index[..., None, :]).to(values.dtype)  # (..., M, n)
-        return one_hot @ values  # (..., M, K)
+        return _sum_by_product(values, bag_index, n_bags)
+    return _sum_by_addition(values, bag_index, n_bags)
+
+
+def _sum_by_product(values: Tensor, bag_index: Tensor, n_bags: int) -> Tensor:
+    bags = torch.arange(n_bags, device=bag_index.device)
+    one_hot = (bags[:, None] == bag_index[..., None, :]).to(values.dtype)  # (..., M, n)
+    return one_hot @ values  # (..., M, K)
+
+
+def _sum_by_addition(values: Tensor, bag_index: Tensor, n_bags: int) -> Tensor:
     lead, (n, k) = values.shape[:-2], values.shape[-2:]
     stacks = lead.numel()
     offset = torch.arange(stacks, device=bag_index.device).view(*lead, 1) * n_bags

@@ -22,6 +22,7 @@ from scipy import stats
 from unbag.evaluation.core import Core
 from unbag.evaluation.inverses import INVERSES
 from unbag.evaluation.metrics import CLASS_METRICS, OVERALL_METRICS
+from unbag.evaluation.variances import BagSample
 from unbag.priors import ClassPriors
 
 SHAPES = ((10, 10, False), (20, 10, True), (5, 2, False), (40, 26, False))  # M, K, unequal sizes
@@ -102,7 +103,7 @@ def measure_case(
         ]
     hits, widths = np.zeros(4), np.zeros(4)
     for predictions in np.stack(parts, axis=1):
-        core = Core(predictions, priors, None, sampling, inverse)
+        core = Core(predictions, priors, BagSample.of(priors, sizes, sampling), inverse=inverse)
         found = [core.overall(OVERALL_METRICS[name], z) for name in ("accuracy", "macro_f1")]
         found += [core.of_class("recall", c, core.raw[c, c], recall, z) for c in chosen]
         for i, (estimate, true) in enumerate(zip(found, truth, strict=True)):

@@ -3,8 +3,7 @@ import pytest
 from populations import draw_counts
 
 from unbag.evaluation import INVERSES, LeftInverse
-from unbag.evaluation.intervals import share_variance, variance
-from unbag.evaluation.inverses import prediction_covariance
+from unbag.evaluation.variances import BagSample
 from unbag.exceptions import InvalidInputError, RankError
 from unbag.priors import ClassPriors, asymmetric, symmetric
 
@@ -19,7 +18,7 @@ PRIORS = ClassPriors(THETA)
 
 
 def make(kind, sampling="iid", priors=PRIORS, counts=SIZES, confusion=CONFUSION):
-    covariance = prediction_covariance(priors.values, confusion, sampling)
+    covariance = BagSample.of(priors, counts, sampling).prediction_covariance(confusion)
     return LeftInverse(priors, counts, kind, covariance)
 
 
@@ -92,7 +91,7 @@ def test_least_variance_has_the_smallest_variance_by_formula_and_in_simulation(s
     for kind in INVERSES:
         inverse = make(kind, sampling)
         weights = inverse.weights(np.diag(pi))
-        by_formula[kind] = float(variance(weights, CONFUSION, THETA, SIZES, sampling))
+        by_formula[kind] = float(BagSample.of(PRIORS, SIZES, sampling).variance(weights, CONFUSION))
         estimates = np.array([pi @ np.diag(inverse.confusion(v)) for v in shares[:500]])
         linear = (weights * shares).sum((1, 2))
         offset = estimates - linear[:500]
@@ -106,47 +105,6 @@ def test_least_variance_has_the_smallest_variance_by_formula_and_in_simulation(s
         assert by_formula["least-variance"] <= by_formula[kind] * (1 + 1e-4)
     assert by_formula["least-variance"] < 0.97 * by_formula["size-weighted"]
     assert by_formula["size-weighted"] < 0.8 * by_formula["pseudo-inverse"]
-
-
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_covariance_of_predictions(sampling):
-    rng = np.random.default_rng(0)
-    covariance = prediction_covariance(THETA, CONFUSION, sampling)
-    shares = draw_counts(THETA, SIZES, CONFUSION, sampling, 20_000, rng) / SIZES[:, None]
-    for m, size in enumerate(SIZES):
-        measured = size * np.cov(shares[:, m].T)
-        np.testing.assert_allclose(covariance[m], measured, atol=0.01)
-
-
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_variance_against_simulation(sampling):
-    """For weights of any functional, several at a time."""
-    rng = np.random.default_rng(0)
-    weights = rng.normal(size=(5, 6, 3))
-    shares = draw_counts(THETA, SIZES, CONFUSION, sampling, 6000, rng) / SIZES[:, None]
-    measured = np.einsum("fmk,rmk->fr", weights, shares).var(1)
-    found = variance(weights, CONFUSION, THETA, SIZES, sampling)
-    np.testing.assert_allclose(found, measured, rtol=0.08)
-
-
-def test_exact_counts_vary_less_and_not_at_all_for_a_perfect_model():
-    weights = np.random.default_rng(0).normal(size=(6, 3))
-    iid = variance(weights, CONFUSION, THETA, SIZES, "iid")
-    assert variance(weights, CONFUSION, THETA, SIZES, "exact") < iid
-    assert variance(weights, np.eye(3), THETA, SIZES, "exact") == pytest.approx(0, abs=1e-15)
-    assert variance(weights, np.eye(3), THETA, SIZES, "iid") > 0
-
-
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-@pytest.mark.parametrize("with_errors", [False, True])
-def test_variance_of_one_column_is_the_general_one(sampling, with_errors):
-    rng = np.random.default_rng(0)
-    squared = rng.uniform(0, 1e-3, THETA.shape) if with_errors else None
-    weights = np.zeros((6, 3))
-    weights[:, 1] = rng.normal(size=6)
-    expected = variance(weights, CONFUSION, THETA, SIZES, sampling, squared)
-    parts = share_variance(CONFUSION[:, 1], THETA, SIZES, sampling, squared)
-    assert (weights[:, 1] ** 2 * parts).sum() == pytest.approx(expected, rel=1e-10)
 
 
 @pytest.mark.parametrize("kind", INVERSES)
@@ -172,24 +130,6 @@ def test_errors_of_the_priors_move_the_estimate_as_the_formula_says(kind):
 
     measured = (accuracy(1e-5) - accuracy(-1e-5)) / 2e-5
     assert measured == pytest.approx(expected, rel=1e-5)
-
-
-def test_variance_from_errors_of_the_priors_against_simulation():
-    """Independent errors, then scaled so that a bag's shares sum to 1."""
-    rng = np.random.default_rng(0)
-    pi = np.array([0.3, 0.4, 0.3])
-    error = 0.002 + 0.004 * rng.random(THETA.shape)
-    shares = THETA @ CONFUSION
-    inverse = make("size-weighted")
-    found = []
-    for _ in range(3000):
-        noisy = THETA + error * rng.normal(size=THETA.shape)
-        noisy = ClassPriors(noisy / noisy.sum(1, keepdims=True))
-        found.append(pi @ np.diag(LeftInverse(noisy, SIZES).confusion(shares)))
-    weights = inverse.weights(np.diag(pi))
-    args = (weights, CONFUSION, THETA, SIZES, "iid")
-    added = variance(*args, error**2) - variance(*args)
-    assert added == pytest.approx(np.var(found), rel=0.1)
 
 
 def test_refusals():

@@ -1,10 +1,10 @@
-"""The bag likelihood and calibration by it, without labels."""
+"""The bag likelihood as a score of probabilities."""
 
 import numpy as np
 import pytest
 from sklearn.metrics import log_loss
 
-from unbag.evaluation import Calibration, bag_log_loss, calibrate
+from unbag.evaluation import bag_log_loss, calibrate
 from unbag.exceptions import InvalidInputError
 from unbag.priors import ClassPriors, asymmetric, non_square, symmetric
 
@@ -107,50 +107,6 @@ def test_another_output_prior_is_the_same_model():
     expected = bag_log_loss(chances, bag, priors=theta)
     found = bag_log_loss(moved, bag, priors=theta, output_prior=output)
     assert found == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize("theta", [symmetric(3, a=0.5), non_square(3, 1)], ids=["a=0.5", "M=2K"])
-@pytest.mark.parametrize("temperature", [0.4, 2.5])
-def test_calibration_undoes_a_known_distortion(theta, temperature):
-    rng = np.random.default_rng(0)
-    bag, label, truth = simulate(theta, 20_000, rng)
-    biases = np.array([0.8, -0.5, -0.3])
-    distorted = softmax((np.log(truth) - biases) * temperature)
-    fitted = calibrate(distorted, bag, priors=theta)
-    assert fitted.temperature == pytest.approx(temperature, rel=0.12)
-    np.testing.assert_allclose(fitted.biases, biases, atol=0.15)
-    assert fitted.biases.sum() == pytest.approx(0, abs=1e-9)
-    after = np.exp(fitted.apply(np.log(distorted)))
-    np.testing.assert_allclose(after.sum(1), 1)
-    assert log_loss(label, after) < log_loss(label, distorted) - 0.01
-    assert log_loss(label, after) < log_loss(label, truth) + 0.003
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_calibration_is_never_worse_on_its_own_rows(seed):
-    rng = np.random.default_rng(seed)
-    k = rng.integers(2, 5)
-    theta = rng.dirichlet(np.ones(k), k + rng.integers(0, 3))
-    bag, chances = rng.integers(0, len(theta), 80), rng.dirichlet(np.full(k, 0.2), 80)
-    fitted = calibrate(chances, bag, priors=theta)
-    after = np.exp(fitted.apply(np.log(np.maximum(chances, 1e-12))))
-    before = bag_log_loss(chances, bag, priors=theta)
-    assert bag_log_loss(after, bag, priors=theta) <= before + 1e-9
-
-
-def test_what_needs_no_calibration_is_left_alone():
-    rng = np.random.default_rng(0)
-    theta = symmetric(3, a=0.5)
-    bag, _, truth = simulate(theta, 40_000, rng)
-    fitted = calibrate(truth, bag, priors=theta)
-    assert fitted.temperature == pytest.approx(1, abs=0.06)
-    np.testing.assert_allclose(fitted.biases, 0, atol=0.08)
-
-
-def test_applying_the_identity():
-    chances = np.array([[0.2, 0.8], [0.5, 0.5]])
-    same = Calibration(1.0, np.zeros(2)).apply(np.log(chances))
-    np.testing.assert_allclose(np.exp(same), chances)
 
 
 @pytest.mark.parametrize("function", [bag_log_loss, calibrate])

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn import metrics as sk
 
 from unbag.evaluation import evaluate_predictions
@@ -157,8 +158,8 @@ def test_errors_of_the_priors_move_the_log_loss_as_the_interval_says():
 
     moved = []
     for _ in range(300):
-        noisy = theta + error * rng.normal(size=theta.shape)
-        moved.append(found(noisy / noisy.sum(1, keepdims=True))[0])
+        noisy = theta + error * rng.normal(size=(3, 1)) * [1, -1]
+        moved.append(found(noisy)[0])
     _, before = found(theta)
     _, after = found(theta, prior_errors=np.full(theta.shape, error))
     pairs = (
@@ -190,3 +191,24 @@ def test_predictions_default_to_the_likeliest_class():
     other = evaluate_predictions(chances.argmax(1), bag, priors=priors)
     assert one.accuracy == other.accuracy
     assert other.probabilities is None
+
+
+def test_intervals_are_students_with_unbiased_variances():
+    """One pure bag: its mean loss has the interval of a mean, with n − 1 in the variance."""
+    rng = np.random.default_rng(0)
+    n = 6
+    chances = rng.dirichlet([4, 1], 2 * n)
+    label = np.repeat([0, 1], n)
+    report = evaluate_predictions(
+        None, label, priors=np.eye(2), probabilities=chances, test_prior=[1.0, 0.0], level=0.9
+    ).probabilities
+    losses = -np.log(chances[:n, 0])
+    assert report.log_loss == pytest.approx(losses.mean())
+    error = losses.std(ddof=1) / n**0.5
+    # Satterthwaite's degrees of freedom with the variance of the squares that was observed.
+    second, fourth = losses.var(), ((losses - losses.mean()) ** 4).mean()
+    freedom = max(2 * error**4 / ((fourth - second**2) / n**3), 3)
+    half = stats.t.ppf(0.95, freedom) * error
+    expected = (losses.mean() - half, losses.mean() + half)
+    assert report.log_loss.interval == pytest.approx(expected)
+    assert half > 1.05 * stats.norm.ppf(0.95) * error

@@ -13,15 +13,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from study.checks.inspection import case_table
+from unbag.evaluation import LeftInverse
 from unbag.exceptions import InvalidInputError
 from unbag.inspection import alike, alike_test, inspect, rules, trivial_model
 from unbag.inspection.geometry import hidden_directions
-from unbag.inspection.precision import (
-    relative_sensitivity,
-    share_sensitivity,
-    sized_weights,
-)
-from unbag.priors import ClassPriors, non_square, symmetric
+from unbag.inspection.precision import relative_sensitivity
+from unbag.priors import ClassPriors, PriorErrors, non_square, symmetric
 
 quick = settings(deadline=None, max_examples=40)
 ROOT = Path(__file__).parents[2]
@@ -139,7 +136,7 @@ def test_weights_turn_priors_into_the_test_prior(case):
     theta, sizes = case
     assume(ClassPriors(theta).condition_number < 1e4)
     pi = np.full(theta.shape[1], 1 / theta.shape[1])
-    weights = sized_weights(theta, sizes.astype(float), pi)
+    weights = LeftInverse(ClassPriors(theta), sizes).weights(np.diag(pi))
     np.testing.assert_allclose(weights.T @ theta, np.diag(pi), atol=1e-8)
 
 
@@ -175,7 +172,7 @@ def test_four_times_the_rows_halve_the_interval(case):
 def test_the_foreseen_interval_is_that_of_simulated_models(exact):
     rng = np.random.default_rng(0)
     sizes, pi = np.array([100, 200, 300, 400]), np.array([0.2, 0.3, 0.5])
-    weights = sized_weights(THETA, sizes.astype(float), pi)
+    weights = LeftInverse(ClassPriors(THETA), sizes).weights(np.diag(pi))
     confusion = np.full((3, 3), 0.05) + 0.85 * np.eye(3)
     repeats = 20_000
     estimates = np.zeros(repeats)
@@ -216,7 +213,7 @@ def test_the_foreseen_effect_of_wrong_priors_is_the_simulated_one(survey):
     rng, pi = np.random.default_rng(1), np.array([0.3, 0.3, 0.4])
 
     def weights_of(theta):
-        return sized_weights(theta, np.full(len(theta), 100.0), pi)
+        return LeftInverse(ClassPriors(theta), np.full(len(theta), 100.0)).weights(np.diag(pi))
 
     moves = []
     for _ in range(4000):
@@ -227,8 +224,9 @@ def test_the_foreseen_effect_of_wrong_priors_is_the_simulated_one(survey):
             wrong /= wrong.sum(1, keepdims=True)
         moves.append(moved_accuracy(weights_of, THETA, wrong))
     if survey:  # errors of unequal shares are not exactly as assumed
-        errors = np.sqrt(THETA * (1 - THETA) / 2500)
-        assert share_sensitivity(weights_of(THETA), errors) == pytest.approx(np.std(moves), rel=0.2)
+        errors = PriorErrors(np.sqrt(THETA * (1 - THETA) / 2500))
+        foreseen = errors.added_variance(weights_of(THETA)) ** 0.5
+        assert foreseen == pytest.approx(np.std(moves), rel=0.2)
     else:
         foreseen = relative_sensitivity(weights_of(THETA), THETA, 0.01)
         assert foreseen == pytest.approx(np.std(moves), rel=0.05)
@@ -236,8 +234,8 @@ def test_the_foreseen_effect_of_wrong_priors_is_the_simulated_one(survey):
 
 def test_two_classes_make_the_effect_of_prior_errors_exact():
     weights, errors = np.array([[0.9, -0.4], [-0.4, 0.9]]), np.array([[0.02, 0.02], [0.0, 0.0]])
-    assert share_sensitivity(weights, errors) == pytest.approx(0.02 * 1.3)
-    assert share_sensitivity(weights, np.zeros((2, 2))) == 0
+    assert PriorErrors(errors).added_variance(weights) ** 0.5 == pytest.approx(0.02 * 1.3)
+    assert PriorErrors(np.zeros((2, 2))).added_variance(weights) == 0
 
 
 def test_prior_errors_bring_care_and_then_stop():
@@ -586,7 +584,7 @@ def test_equal_priors_do_not_make_a_model_trivial():
         ([0, 5], [0, 1], "predictions must be classes that the priors have, got unknown 5"),
         ([0, 1], [0, 0], "bag_ids must be of at least two bags, got 0"),
         ([0], [0, 1], "predictions must be of length 2"),
-        ([[0.5, 0.5, 0.0]], [0, 1], "of 2 columns, one a class, got 3"),
+        ([[0.5, 0.5, 0.0]], [0, 1], "of 2 columns, one per class, got 3"),
         ([[0.5, 0.6]], [0, 1], "the sum 1.1 in row 0; apply a softmax first"),
         ([[-0.5, 1.5]], [0, 1], "finite and non-negative"),
         ([[0.5, 0.5]] * 2, [0, 1], "at least 32 rows for 2 bags, got 2; give predicted classes"),

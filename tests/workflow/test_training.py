@@ -72,7 +72,7 @@ def test_the_band_of_the_error_curve_is_that_of_the_rows_it_is_on(folder, calibr
     _, watched = rest.train_test_split(0.1 / 0.8, random_state=0)
     clf = made.classifier
     clf.calibration_ = None  # the curve is of the network alone
-    direct = unbag.evaluate(clf, watched, test_prior=clf.test_prior_, inverse="pseudo-inverse")
+    direct = unbag.evaluate(clf, watched, test_prior=clf.test_prior_)
     assert float(direct.error) == pytest.approx(clf.history_["label_free_error"][-1])
     training = json.loads((folder / "new" / "report.json").read_text())["training"]
     low, high = direct.error.interval

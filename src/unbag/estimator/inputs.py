@@ -13,11 +13,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 from torch import Tensor
 
-from unbag.bags import Bags, Rows
+from unbag.bags import Bags
 from unbag.exceptions import InvalidInputError
 from unbag.identity import select
 from unbag.ids import id_array, index_ids, match_ids, natural_ids
 from unbag.priors import ClassPriors
+from unbag.rows import Rows
 from unbag.training import TestSet
 from unbag.validation import detached, invalid, shorten
 

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import warnings
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -20,9 +21,10 @@ from torch import nn
 
 from unbag.bags import Bags
 from unbag.estimator.inputs import CheckedInputs
-from unbag.evaluation import Calibration, calibrate_log, label_free_accuracy
+from unbag.evaluation import Calibration, accuracy_warning, calibrate_log, label_free_accuracy
+from unbag.exceptions import ImplausibleEstimateWarning
 from unbag.ids import id_array
-from unbag.priors import ClassPriors, check_test_prior
+from unbag.priors import ClassPriors, check_test_prior, prior_shift
 from unbag.training import resolve_device
 from unbag.validation import invalid, shorten
 
@@ -81,8 +83,10 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Label-free accuracy on held-out rows; ``y`` is the bag id. It is never clipped.
 
-        It means nothing on rows the model was trained on: split first. Where ``test_prior`` is
-        None it is the accuracy under the class shares of these rows.
+        It is the accuracy of :func:`unbag.evaluate`. It means nothing on rows the model was trained
+        on: split first. Where ``test_prior`` is None it is the accuracy under the class shares of
+        these rows. An :class:`~unbag.exceptions.ImplausibleEstimateWarning` tells where it is
+        outside [0, 1] by more than its error.
         """
         check_is_fitted(self, "module_")
         predicted = _join(X, (part.argmax(1) for part in self._log_odds(X, None)))
@@ -96,7 +100,11 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
         pi = None
         if self.test_prior is not None:
             pi = check_test_prior(self.test_prior, self.classes_)
-        return label_free_accuracy(predicted, table.encode(ids), table, pi, weight)
+        inputs = (predicted, table.encode(ids), table, pi, weight)
+        accuracy = label_free_accuracy(*inputs)
+        if not 0 <= accuracy <= 1 and (message := accuracy_warning(*inputs)):
+            warnings.warn(message, ImplausibleEstimateWarning, stacklevel=2)
+        return accuracy
 
     def _ids_and_priors(self, X: Any, y: Any) -> tuple[NDArray[Any], ClassPriors]:
         """Bag ids of the rows and the priors of their bags; Bags hold both themselves."""
@@ -138,8 +146,7 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
         if unseen.any():
             allowed = "zero for classes of which the model has seen nothing"
             raise invalid("prior", allowed, f"more for {shorten(self.classes_[unseen])}")
-        with np.errstate(divide="ignore"):  # a class that the prior excludes has log-odds of −inf
-            shift = np.log(new) - np.log(np.where(unseen | (new == 0), 1.0, self.output_prior_))
+        shift = prior_shift(new, self.output_prior_)
         for log_odds in self._log_softmax(X):
             if self.calibration_ is not None:
                 log_odds = self.calibration_.apply(log_odds)

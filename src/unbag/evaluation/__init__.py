@@ -1,11 +1,18 @@
 """Evaluation without labels: from predictions, bags and priors alone."""
 
-from unbag.evaluation.accuracy import error_table, label_free_accuracy
+from unbag.evaluation.accuracy import accuracy_warning, error_table, label_free_accuracy
+from unbag.evaluation.calibration import (
+    Calibration,
+    calibrate,
+    calibrate_log,
+    likeliest_temperature,
+)
 from unbag.evaluation.estimate import Estimate
+from unbag.evaluation.evaluating import evaluate, evaluate_predictions
 from unbag.evaluation.inverses import INVERSES, LeftInverse
-from unbag.evaluation.likelihood import Calibration, bag_log_loss, calibrate, calibrate_log
+from unbag.evaluation.likelihood import bag_log_loss
 from unbag.evaluation.reliability import Reliability, ReliabilityCurve, reliability_diagram
-from unbag.evaluation.report import Evaluation, evaluate, evaluate_predictions
+from unbag.evaluation.report import Evaluation
 from unbag.evaluation.target import PriorEstimate, estimate_prior
 
 __all__ = [
@@ -17,6 +24,7 @@ __all__ = [
     "PriorEstimate",
     "Reliability",
     "ReliabilityCurve",
+    "accuracy_warning",
     "bag_log_loss",
     "calibrate",
     "calibrate_log",
@@ -25,5 +33,6 @@ __all__ = [
     "evaluate",
     "evaluate_predictions",
     "label_free_accuracy",
+    "likeliest_temperature",
     "reliability_diagram",
 ]

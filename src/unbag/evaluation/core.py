@@ -11,12 +11,11 @@ from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.intervals import (
     class_path,
     error_pattern,
+    errors_beyond_limits,
     overall_path,
     score_interval,
-    share_variance,
-    variance,
 )
-from unbag.evaluation.inverses import LeftInverse, prediction_covariance
+from unbag.evaluation.inverses import LeftInverse
 from unbag.evaluation.metrics import (
     CLASS_METRICS,
     OVERALL_METRICS,
@@ -25,6 +24,7 @@ from unbag.evaluation.metrics import (
     cost_metric,
 )
 from unbag.evaluation.probabilities import clustering
+from unbag.evaluation.variances import BagSample
 from unbag.priors import ClassPriors
 
 __all__ = ["Core"]
@@ -61,28 +61,27 @@ class Core:
 
     Parameters
     ----------
-    table : integer array of shape (M, K)
+    table : array of shape (M, K)
         Rows of every bag that are predicted as each class; every bag has rows.
     priors : ClassPriors
+    sample : BagSample
+        How the rows of the bags were drawn.
     test_prior : array of shape (K,), optional
-    sampling, inverse : str
-    prior_variance : array of shape (M, K), optional
+    inverse : str
     rows : three integer arrays of shape (n,), optional
         Predicted class, bag and record of every row, where records are repeated.
     """
 
     def __init__(
         self,
-        table: NDArray[np.int64],
+        table: NDArray[Any],
         priors: ClassPriors,
+        sample: BagSample,
         test_prior: _Floats | None = None,
-        sampling: str = "iid",
         inverse: str = "size-weighted",
-        prior_variance: _Floats | None = None,
         rows: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None,
     ) -> None:
-        self.rows, self.sampling, self.prior_variance = rows, sampling, prior_variance
-        self.theta = priors.values
+        self.rows, self.sample, self.theta = rows, sample, priors.values
         self.table = table.astype(np.float64)
         self.counts = self.table.sum(1)
         self.shares = self.table / self.counts[:, None]
@@ -92,9 +91,9 @@ class Core:
         plain = LeftInverse(priors, self.counts)
         first = plain.confusion(self.shares)
         self.pattern = error_pattern(
-            first, self.theta, self.counts, self.total_shares, plain.matrix
+            first, self.theta, sample.counts, self.total_shares, plain.matrix
         )
-        covariance = prediction_covariance(self.theta, self.pattern, sampling)
+        covariance = sample.prediction_covariance(self.pattern)
         self.inverse = LeftInverse(priors, self.counts, inverse, covariance)
         self.raw = self.inverse.confusion(self.shares)
         self.path = overall_path(self.pattern, self.pooled, self.total_shares)
@@ -105,11 +104,19 @@ class Core:
     ) -> Estimate:
         """Estimate a number of the whole confusion matrix that lies within limits."""
         value = float(metric.value(self.raw, self.pi))
+        return Estimate(value, *score_interval(value, *self._overall_path(metric), z, limits))
+
+    def errors_beyond_limits(self, metric: Metric) -> float:
+        """Count by how many standard errors the estimate lies outside [0, 1]; 0 inside."""
+        value = float(metric.value(self.raw, self.pi))
+        return errors_beyond_limits(value, *self._overall_path(metric))
+
+    def _overall_path(self, metric: Metric) -> tuple[_Floats, _Floats]:
+        """Values and variances (G,) of a number along the path."""
         weights = self.inverse.weights(metric.gradient(self.path, self.pi))
-        own = self.inverse.weights(metric.gradient(self.pattern, self.pi))
+        at_pattern = self.inverse.weights(metric.gradient(self.pattern, self.pi))
         values = metric.value(self.path, self.pi)
-        spread = self._variance(weights, self.path)
-        return self._estimate(value, values, spread, own, z, limits)
+        return self._usable(values, self.sample.variance(weights, self.path), at_pattern)
 
     def cost(self, cost: _Floats, z: float) -> Estimate:
         """Estimate the mean cost, for a table of costs (K, K)."""
@@ -119,18 +126,18 @@ class Core:
             limits = float(self.pi @ cost.min(1)), float(self.pi @ cost.max(1))
             return self.overall(metric, z, limits)
         # Errors may as well cost as gain something: the path has no order of costs.
-        own = self.inverse.weights(metric.gradient(self.pattern, self.pi))
-        return self._plain_estimate(float(metric.value(self.raw, self.pi)), own, z)
+        weights = self.inverse.weights(metric.gradient(self.pattern, self.pi))
+        return self._plain_estimate(float(metric.value(self.raw, self.pi)), weights, z)
 
     def by_class(self, z: float) -> dict[str, list[Estimate]]:
         """Estimate the numbers of every class: lists of K."""
         values = {n: metric.value(self.raw, self.pi) for n, metric in CLASS_METRICS.items()}
         values["precision"] = np.where(self.total_shares > 0, values["precision"], np.nan)
-        found: dict[str, list[Estimate]] = {name: [] for name in CLASS_METRICS}
+        estimates: dict[str, list[Estimate]] = {name: [] for name in CLASS_METRICS}
         for k in range(len(self.pi)):  # outside, since the path of a class serves all its numbers
             for name, metric in CLASS_METRICS.items():
-                found[name].append(self.of_class(name, k, float(values[name][k]), metric, z))
-        return found
+                estimates[name].append(self.of_class(name, k, float(values[name][k]), metric, z))
+        return estimates
 
     def of_class(self, name: str, k: int, value: float, metric: ClassMetric, z: float) -> Estimate:
         """Give a number of class k its interval."""
@@ -138,25 +145,26 @@ class Core:
             return Estimate(value)
         path = self._class_path(k)
         pi = self.pi[k]
-        here = self.pattern[:, k]
-        by_recall, by_share = metric.partials(here[k], here @ self.pi, pi)
-        own = by_recall * path.recall_weights + by_share * path.share_weights  # (M, K)
+        column = self.pattern[:, k]
+        by_recall, by_share = metric.partials(column[k], column @ self.pi, pi)
+        at_pattern = by_recall * path.recall_weights + by_share * path.share_weights  # (M, K)
         if name == "predicted_share":  # it hardly varies along the path: the plain interval
-            return self._plain_estimate(value, own, z)
+            return self._plain_estimate(value, at_pattern, z)
         recall, share = path.columns[:, k], path.columns @ self.pi  # (G,)
         by_recall, by_share = (d[:, None] for d in metric.partials(recall, share, pi))
         if path.matrices is None:  # weights of class k alone are not zero
             weights = by_recall * path.recall_weights[:, k] + by_share * path.share_weights[:, k]
-            spread = (weights**2 * path.share_variances).sum(-1)
+            variances = (weights**2 * path.share_variances).sum(-1)
         else:
             by_recall, by_share = by_recall[..., None], by_share[..., None]
             weights = by_recall * path.recall_weights + by_share * path.share_weights
-            spread = self._variance(weights, path.matrices)
-        return self._estimate(value, metric.function(recall, share, pi), spread, own, z)
+            variances = self.sample.variance(weights, path.matrices)
+        usable = self._usable(metric.function(recall, share, pi), variances, at_pattern)
+        return Estimate(value, *score_interval(value, *usable, z))
 
     def _class_path(self, k: int) -> "_ClassPath":
         if self._last_path is None or self._last_path.k != k:
-            n = self.counts.sum()
+            n = self.sample.counts.sum()
             columns = class_path(k, self.pattern, self.pooled, self.total_shares, n)
             eye = np.eye(len(self.pi))
             self._last_path = _ClassPath(
@@ -164,38 +172,24 @@ class Core:
                 columns=columns,
                 recall_weights=self.inverse.weights(np.outer(eye[k], eye[k])),
                 share_weights=self.inverse.weights(np.outer(self.pi, eye[k])),
-                share_variances=share_variance(
-                    columns, self.theta, self.counts, self.sampling, self.prior_variance
-                ),
+                share_variances=self.sample.share_variance(columns),
                 matrices=_with_column(self.pattern, k, columns)
                 if self.inverse.kind == "least-variance"
                 else None,
             )
         return self._last_path
 
-    def _variance(self, weights: _Floats, confusion: _Floats) -> _Floats:
-        return variance(
-            weights, confusion, self.theta, self.counts, self.sampling, self.prior_variance
-        )
+    def _usable(
+        self, values: _Floats, variances: _Floats, at_pattern: _Floats
+    ) -> tuple[_Floats, _Floats]:
+        """Keep the part of a path on which both are defined, (G',); repeated rows vary more."""
+        usable = np.isfinite(values) & np.isfinite(variances)
+        return values[usable], variances[usable] * self.design_effect(at_pattern)
 
-    def _estimate(
-        self,
-        value: float,
-        values: _Floats,
-        spread: _Floats,
-        own: _Floats,
-        z: float,
-        limits: tuple[float, float] = (0.0, 1.0),
-    ) -> Estimate:
-        """Form the interval from values and variances (G,) along a path."""
-        usable = np.isfinite(values) & np.isfinite(spread)
-        spread = spread * self.design_effect(own)
-        low, high = score_interval(value, values[usable], spread[usable], z, limits)
-        return Estimate(value, low, high)
-
-    def _plain_estimate(self, value: float, own: _Floats, z: float) -> Estimate:
+    def _plain_estimate(self, value: float, weights: _Floats, z: float) -> Estimate:
         """Form the interval from the variance at the pattern alone."""
-        half = z * math.sqrt(float(self._variance(own, self.pattern)) * self.design_effect(own))
+        variance = float(self.sample.variance(weights, self.pattern))
+        half = z * math.sqrt(variance * self.design_effect(weights))
         return Estimate(value, value - half, value + half)
 
     def design_effect(self, weights: _Floats) -> float:
@@ -203,9 +197,8 @@ class Core:
         if self.rows is None:
             return 1.0
         predicted, bag_index, record = self.rows
-        own = weights[bag_index, predicted]
         mean = (weights * self.shares).sum(1)[bag_index]
-        residual = (own - mean) / self.counts[bag_index]
+        residual = (weights[bag_index, predicted] - mean) / self.counts[bag_index]
         return clustering(residual, record)
 
     def projected(self, iterations: int = 500) -> dict[str, Any]:

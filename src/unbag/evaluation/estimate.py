@@ -20,9 +20,9 @@ class Estimate(float):
 
     def __new__(cls, value: float, low: float = math.nan, high: float = math.nan) -> "Estimate":
         """Make the number and remember its interval."""
-        made = super().__new__(cls, value)
-        made.low, made.high = float(low), float(high)
-        return made
+        estimate = super().__new__(cls, value)
+        estimate.low, estimate.high = float(low), float(high)
+        return estimate
 
     @property
     def interval(self) -> tuple[float, float]:

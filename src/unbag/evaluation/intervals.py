@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 __all__ = [
     "class_path",
     "error_pattern",
+    "errors_beyond_limits",
     "overall_path",
     "score_interval",
-    "share_variance",
-    "variance",
 ]
 
 _Floats = NDArray[np.float64]
@@ -26,76 +25,6 @@ _Floats = NDArray[np.float64]
 # Error rates along a path: none, rare, frequent.
 _RATES = np.concatenate([[0.0], np.geomspace(1e-5, 0.2, 30), np.linspace(0.22, 0.98, 28)])
 _TINY = 1e-12
-
-
-def variance(
-    weights: _Floats,
-    confusion: _Floats,
-    theta: _Floats,
-    counts: _Floats,
-    sampling: str,
-    prior_variance: _Floats | None = None,
-) -> _Floats:
-    r"""Variance of an estimate with weights W of the shares of predictions.
-
-    .. math:: \sum_m \frac{1}{n_m} \Bigl( \sum_k v_{mk} W_{mk}^2 - B_m \Bigr), \quad v = \Theta C
-
-    with :math:`B_m = (\sum_k v_{mk} W_{mk})^2` for rows drawn freely and
-    :math:`B_m = \sum_y \theta_{my} g_{my}^2`, :math:`g = W C^\top`, for exact counts. Errors of the
-    priors add :math:`\sum_{my} \sigma_{my}^2 (g_{my} - \sum_j \theta_{mj} g_{mj})^2`: the estimate
-    moves by :math:`-\sum_{mk} W_{mk} (d\Theta \, C)_{mk}`, and shares are scaled to sum to 1.
-
-    Parameters
-    ----------
-    weights : array of shape (..., M, K)
-    confusion : array of shape (..., K, K)
-    theta : array of shape (M, K)
-    counts : array of shape (M,)
-    sampling : {"iid", "exact"}
-    prior_variance : array of shape (M, K), optional
-        Squared standard errors of Θ, those of different entries independent.
-    """
-    shares = theta @ confusion
-    first = (shares * weights**2).sum(-1)
-    if sampling == "iid" and prior_variance is None:
-        second = (shares * weights).sum(-1) ** 2
-        return np.asarray((np.maximum(first - second, 0) / counts).sum(-1))
-    means = weights @ np.swapaxes(confusion, -1, -2)  # (..., M, K): of a row by its class
-    overall = (theta * means).sum(-1, keepdims=True)
-    second = overall[..., 0] ** 2 if sampling == "iid" else (theta * means**2).sum(-1)
-    total = (np.maximum(first - second, 0) / counts).sum(-1)
-    if prior_variance is not None:
-        total = total + (prior_variance * (means - overall) ** 2).sum((-2, -1))
-    return np.asarray(total)
-
-
-def share_variance(
-    columns: _Floats,
-    theta: _Floats,
-    counts: _Floats,
-    sampling: str,
-    prior_variance: _Floats | None = None,
-) -> _Floats:
-    """Variance of the share of each bag that is predicted as one class, (..., M).
-
-    It is :func:`variance` where only weights of that class are not zero, which then enter as
-    Σ_m w_m² times this.
-
-    Parameters
-    ----------
-    columns : array of shape (..., K)
-        The column of the confusion matrix that belongs to the class.
-    theta, counts, sampling, prior_variance
-        As for :func:`variance`.
-    """
-    mean = columns @ theta.T  # (..., M)
-    within = mean**2 if sampling == "iid" else columns**2 @ theta.T
-    total = np.maximum(mean - within, 0) / counts
-    if prior_variance is not None:
-        s = prior_variance.T
-        moved = columns**2 @ s - 2 * mean * (columns @ s) + mean**2 * s.sum(0)
-        total = total + np.maximum(moved, 0)
-    return np.asarray(total)
 
 
 def error_pattern(
@@ -152,9 +81,9 @@ def overall_path(pattern: _Floats, pooled: _Floats, predicted: _Floats) -> _Floa
     surplus = predicted - pooled
     proven = np.maximum(surplus, 0).sum()
     scale = np.minimum(1, error / max(proven, _TINY))
-    own = pooled * (1 - np.diag(pattern)) + _TINY
-    own = _at_most_half(own / own.sum())
-    rest = np.maximum(error - proven, 0) * own
+    error_shares = pooled * (1 - np.diag(pattern)) + _TINY
+    error_shares = _at_most_half(error_shares / error_shares.sum())
+    rest = np.maximum(error - proven, 0) * error_shares
     missed = np.minimum(np.maximum(-surplus, 0) * scale + rest, 0.99 * pooled)  # (G, K)
     false = np.maximum(surplus, 0) * scale + rest
     false = false * missed.sum(1, keepdims=True) / np.maximum(false.sum(1, keepdims=True), _TINY)
@@ -219,30 +148,66 @@ def score_interval(
     Returns
     -------
     (float, float)
-        The interval also holds the estimate, as far as that lies within the limits. Where no T₀
-        explains the estimate, it is centred on the estimate, as wide as at the T₀ that comes
-        nearest to explaining it.
+        The interval of an estimate beyond the limits is that of the nearest limit, so that it is
+        not narrow by being cut. Where no T₀ explains the estimate, it is centred on the estimate,
+        as wide as at the T₀ that comes nearest to explaining it.
     """
+    nearest_limit = min(max(value, limits[0]), limits[1])
+    candidates, deviation = _candidates(nearest_limit, path_values, path_variances, z, limits)
+    distance = np.abs(value - candidates)
+    if not (distance <= z * deviation).any():
+        nearest = np.argmin(distance / np.maximum(deviation, _TINY))
+        half = z * float(deviation[nearest])
+        return value - half, value + half
+    inside = candidates[np.abs(nearest_limit - candidates) <= z * deviation]
+    return min(float(inside.min()), nearest_limit), max(float(inside.max()), nearest_limit)
+
+
+def errors_beyond_limits(
+    value: float,
+    path_values: _Floats,
+    path_variances: _Floats,
+    limits: tuple[float, float] = (0.0, 1.0),
+) -> float:
+    """Count the standard errors between an estimate and the T₀ that explains it best.
+
+    It is 0 for an estimate within its limits, and above z where :func:`score_interval` finds no T₀.
+
+    Examples
+    --------
+    >>> x = np.linspace(0, 1, 101)
+    >>> variances = np.full(101, 0.01)
+    >>> round(errors_beyond_limits(1.2, x, variances), 6), errors_beyond_limits(0.9, x, variances)
+    (2.0, 0.0)
+    """
+    nearest_limit = min(max(value, limits[0]), limits[1])
+    if value == nearest_limit:
+        return 0.0
+    candidates, deviation = _candidates(nearest_limit, path_values, path_variances, 1.0, limits)
+    return float((np.abs(value - candidates) / np.maximum(deviation, _TINY)).min())
+
+
+def _candidates(
+    centre: float,
+    path_values: _Floats,
+    path_variances: _Floats,
+    z: float,
+    limits: tuple[float, float],
+) -> tuple[_Floats, _Floats]:
+    """Values T₀ within the limits, finely around a centre, and their standard errors."""
     order = np.argsort(path_values)
     x, y = path_values[order], path_variances[order]
     least, greatest = limits
-    local = float(np.sqrt(np.interp(value, x, y)))
-    # Finely around the estimate and at both ends, of which one is a perfect model.
+    local = float(np.sqrt(np.interp(centre, x, y)))
+    # Finely at both ends as well, of which one is a perfect model.
     near_end = np.geomspace(1e-7, 0.3, 600) * (greatest - least)
     candidates = np.concatenate(
         [
-            value + np.linspace(-1, 1, 2401) * max(6, 2 * z) * local,
+            centre + np.linspace(-1, 1, 2401) * max(6, 2 * z) * local,
             np.linspace(least, greatest, 4001),
             greatest - near_end,
             least + near_end,
         ]
     )
     candidates = candidates[(candidates >= least) & (candidates <= greatest)]
-    deviation = np.sqrt(np.interp(candidates, x, y))
-    inside = candidates[np.abs(value - candidates) <= z * deviation]
-    if len(inside) == 0:
-        nearest = np.argmin(np.abs(value - candidates) / np.maximum(deviation, 1e-12))
-        half = z * float(deviation[nearest])
-        return value - half, value + half
-    held = min(max(value, least), greatest)
-    return min(float(inside.min()), held), max(float(inside.max()), held)
+    return candidates, np.sqrt(np.interp(candidates, x, y))

@@ -10,28 +10,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from unbag.priors import ClassPriors, risk_weights
+from unbag.priors import ClassPriors
 from unbag.validation import check_choice, invalid
 
-__all__ = ["INVERSES", "LeftInverse", "prediction_covariance"]
+__all__ = ["INVERSES", "LeftInverse"]
 
 INVERSES = ("size-weighted", "pseudo-inverse", "least-variance")
 _LARGEST_SYSTEM = 2500  # unknowns of the least-variance estimate, K(K−1)
 _RIDGE = 1e-6
 
 _Floats = NDArray[np.float64]
-
-
-def prediction_covariance(theta: _Floats, confusion: _Floats, sampling: str) -> _Floats:
-    """Covariance of the predicted class, as indicators, of a row of each bag: (M, K, K).
-
-    With rows drawn freely the class of a row is random too; with exact counts it is not.
-    """
-    shares = theta @ confusion  # (M, K)
-    diagonal = shares[:, :, None] * np.eye(shares.shape[1])
-    if sampling == "iid":
-        return np.asarray(diagonal - shares[:, :, None] * shares[:, None, :])
-    return np.asarray(diagonal - np.einsum("my,yj,yk->mjk", theta, confusion, confusion))
 
 
 class LeftInverse:
@@ -67,8 +55,7 @@ class LeftInverse:
         theta = priors.values
         self.theta, self.counts = theta, np.asarray(counts, dtype=np.float64)
         m, k = theta.shape
-        # Raises the error that names classes which cannot be told apart.
-        risk_weights(priors, np.full(k, 1 / k), warn=False)
+        priors.check_rank()
         self.kind = "size-weighted" if m == k else kind
         if self.kind == "least-variance" and covariance is None:
             raise ValueError("the least-variance inverse needs a covariance")
@@ -80,7 +67,8 @@ class LeftInverse:
     @cached_property
     def matrix(self) -> _Floats:
         """L, shape (K, M), of the first two kinds."""
-        if self.kind == "pseudo-inverse":
+        m, k = self.theta.shape
+        if self.kind == "pseudo-inverse" or m == k:  # sizes do not matter to the only inverse
             return np.asarray(np.linalg.pinv(self.theta))
         root = np.sqrt(self.counts)  # the normal equations would square the condition number
         return np.asarray(np.linalg.pinv(root[:, None] * self.theta) * root)

@@ -1,4 +1,4 @@
-r"""The bag likelihood: a score of probabilities that needs no labels, and calibration by it.
+r"""The bag likelihood: a score of probabilities that needs no labels.
 
 For a row x the chance to lie in bag m, among n rows of which n_m are in bag m, is
 
@@ -10,49 +10,20 @@ with the probabilities η under the output prior o and the pooled prior p. On he
 negative logarithm is a proper score of η, never negative, and cross-entropy when Θ = I.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from unbag.evaluation.probabilities import check_probabilities
 from unbag.priors import ClassPriors, check_test_prior
 from unbag.validation import invalid
 
-__all__ = ["Calibration", "bag_log_loss", "calibrate", "calibrate_log"]
+__all__ = ["HeldOutLikelihood", "bag_log_loss", "log_mixture"]
 
 _Floats = NDArray[np.float64]
 _SMALLEST = 1e-12
-_STARTS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 256.0)  # temperatures
-# What is believed before any row is seen: deviations of the log-temperature and of a bias. Few
-# rows, or priors that cannot tell classes apart, would otherwise give biases without bounds.
-_LOG_TEMPERATURE, _BIAS = 2.0, 1.0
-
-
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """Temperature and class biases: η' ∝ exp(log η / temperature + bias).
-
-    Attributes
-    ----------
-    temperature : float
-        Above 1 for a model that is too sure of itself.
-    biases : array of shape (K,)
-        They sum to zero.
-    """
-
-    temperature: float
-    biases: _Floats
-
-    def apply(self, log_probabilities: _Floats) -> _Floats:
-        """Calibrated log-probabilities (n, K)."""
-        logits = log_probabilities / self.temperature + self.biases
-        top = logits.max(1, keepdims=True)
-        shifted = logits - top
-        return np.asarray(shifted - np.log(np.exp(shifted).sum(1, keepdims=True)))
 
 
 def bag_log_loss(
@@ -76,54 +47,21 @@ def bag_log_loss(
     >>> round(bag_log_loss(eta, [0, 1], priors=np.eye(2)), 4)  # cross-entropy
     0.1643
     """
-    terms = _Terms(probabilities, bag_ids, priors, output_prior)
-    return float(terms.loss(torch.from_numpy(terms.log_eta)))
+    likelihood = HeldOutLikelihood(probabilities, bag_ids, priors, output_prior)
+    return float(likelihood.loss(torch.from_numpy(likelihood.log_eta)))
 
 
-def calibrate(
-    probabilities: Any, bag_ids: Any, *, priors: Any, output_prior: Any = None
-) -> Calibration:
-    """Fit a temperature and class biases by the bag likelihood of held-out rows.
+def log_mixture(ratios: torch.Tensor, eta: torch.Tensor) -> torch.Tensor:
+    """Logarithm of Σ_k r_k η_k for every row: (..., n, K) to (..., n).
 
-    Parameters are those of :func:`bag_log_loss`. The probabilities must come from a model that
-    was not trained on these rows.
+    With r = θ_m / p and probabilities η under the pooled prior p it tells how much likelier the bag
+    of a row is than by its size: it is log(P(m | x) n / n_m).
     """
-    terms = _Terms(probabilities, bag_ids, priors, output_prior)
-    return _fit(terms, torch.from_numpy(terms.log_eta))
+    return torch.log((ratios * eta).sum(-1).clamp_min(_SMALLEST))
 
 
-def calibrate_log(
-    log_probabilities: _Floats, bag_ids: Any, *, priors: Any, output_prior: Any = None
-) -> Calibration:
-    """Do as :func:`calibrate` with log-probabilities, of which no small one is rounded to zero."""
-    terms = _Terms(np.exp(log_probabilities), bag_ids, priors, output_prior)
-    return _fit(terms, torch.from_numpy(np.maximum(log_probabilities, -1e4)))
-
-
-def _fit(terms: "_Terms", log_eta: torch.Tensor) -> Calibration:
-    k = log_eta.shape[1]
-
-    def objective(parameters: _Floats) -> tuple[float, _Floats]:
-        variables = torch.tensor(parameters, requires_grad=True)
-        biases = variables[1:] - variables[1:].mean()
-        logits = log_eta * torch.exp(-variables[0]) + biases
-        belief = (variables[0] / _LOG_TEMPERATURE) ** 2 + ((biases / _BIAS) ** 2).sum()
-        loss = terms.loss(torch.log_softmax(logits, -1)) + belief / (2 * len(log_eta))
-        (gradient,) = torch.autograd.grad(loss, variables)
-        return float(loss.detach()), gradient.numpy()
-
-    # Probabilities of zero and one do not move with the temperature at first, so the search starts
-    # from the best of several.
-    starts = [np.concatenate([[np.log(t)], np.zeros(k)]) for t in _STARTS]
-    start = min(starts, key=lambda parameters: objective(parameters)[0])
-    bounds = [(-5.0, 8.0), *[(-20.0, 20.0)] * k]
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds)
-    biases = found.x[1:] - found.x[1:].mean()
-    return Calibration(float(np.exp(found.x[0])), biases)
-
-
-class _Terms:
-    """Checked inputs of the bag likelihood."""
+class HeldOutLikelihood:
+    """The bag likelihood of rows, with what it needs of their bags; inputs are checked."""
 
     def __init__(self, probabilities: Any, bag_ids: Any, priors: Any, output_prior: Any) -> None:
         table = ClassPriors.of(priors)
@@ -138,13 +76,12 @@ class _Terms:
         if output_prior is not None:
             output = check_test_prior(output_prior, table.classes, name="output_prior")
         inverse = np.where(output > 0, 1 / np.maximum(output, _SMALLEST), 0)
-        self._own = torch.from_numpy((table.values * inverse)[bag_index])  # (n, K)
+        self._bag = torch.from_numpy((table.values * inverse)[bag_index])  # (n, K)
         self._pooled = torch.from_numpy(pooled * inverse)
         self._share = torch.from_numpy(np.log(counts / counts.sum() + 1e-300)[bag_index])
 
     def loss(self, log_eta: torch.Tensor) -> torch.Tensor:
         """Mean of −log P(bag | x)."""
         eta = torch.exp(log_eta)
-        own = torch.log((self._own * eta).sum(1).clamp_min(_SMALLEST))
-        pooled = torch.log((self._pooled * eta).sum(1).clamp_min(_SMALLEST))
-        return -(self._share + own - pooled).mean()
+        of_bag, of_all = log_mixture(self._bag, eta), log_mixture(self._pooled, eta)
+        return -(self._share + of_bag - of_all).mean()

@@ -29,7 +29,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class ClassMetric:
-    """One number a class: a function of its recall, its predicted share and its test prior.
+    """One number per class: a function of its recall, its predicted share and its test prior.
 
     Of class k the recall is r = C_kk and the predicted share s = Σ_y π_y C_yk, so that the number
     depends on column k of C alone.

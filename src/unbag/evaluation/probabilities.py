@@ -11,7 +11,7 @@ from scipy import stats
 
 from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.inverses import LeftInverse
-from unbag.priors import ClassPriors
+from unbag.priors import ClassPriors, PriorErrors
 from unbag.validation import as_float_array, check_number, detached, invalid
 
 __all__ = [
@@ -96,7 +96,7 @@ def probability_metrics(
     test_prior: _Floats,
     level: float,
     clusters: NDArray[np.int64] | None = None,
-    prior_variance: _Floats | None = None,
+    errors: PriorErrors | None = None,
 ) -> ProbabilityMetrics:
     r"""Estimate means of losses that depend on a row and its unknown class.
 
@@ -115,12 +115,12 @@ def probability_metrics(
     level : float
     clusters : integer array of shape (n,), optional
         Record number of every row.
-    prior_variance : array of shape (M, K), optional
-        Squared standard errors of Θ.
+    errors : PriorErrors, optional
+        Standard errors of Θ.
     """
     counts = np.bincount(bag_index, minlength=priors.n_bags).astype(np.float64)
     inverse = LeftInverse(priors, counts).matrix  # (K, M)
-    rows = _Rows(priors.values, counts, bag_index, inverse, level, clusters, prior_variance)
+    rows = _Rows(counts, bag_index, inverse, level, clusters, errors)
     weights = inverse.T * test_prior  # (M, K)
     log_loss = rows.estimate(weights, -np.log(np.maximum(chances, _SMALLEST)))
     brier = rows.estimate(weights, (chances**2).sum(1, keepdims=True) - 2 * chances + 1)
@@ -132,13 +132,12 @@ def probability_metrics(
 class _Rows:
     """Rows of bags, and sums of means over them."""
 
-    theta: _Floats  # (M, K)
     counts: _Floats  # (M,)
     bag_index: NDArray[np.int64]  # (n,)
     inverse: _Floats  # (K, M)
     level: float
     clusters: NDArray[np.int64] | None
-    prior_variance: _Floats | None
+    errors: PriorErrors | None
 
     def means(self, values: _Floats) -> _Floats:
         """Mean of values (n,) in every bag, (M,)."""
@@ -153,11 +152,10 @@ class _Rows:
         values = (weights[self.bag_index] * losses).sum(1)  # (n,)
         means = self.means(values)
         variance, freedom = self._variance(values - means[self.bag_index])
-        if self.prior_variance is not None:
+        if self.errors is not None:
             by_class = self.inverse @ np.stack([self.means(loss) for loss in losses.T], 1)
             moved = weights @ by_class.T  # (M, K): mean of a row of bag m and class y
-            centre = (self.theta * moved).sum(1, keepdims=True)
-            variance += float((self.prior_variance * (moved - centre) ** 2).sum())
+            variance += float(self.errors.added_variance(moved))
         half = float(stats.t.ppf(0.5 + self.level / 2, freedom)) * np.sqrt(variance)
         value = float(means.sum()) if value is None else value
         return Estimate(value, value - half, value + half)

@@ -61,7 +61,7 @@ class ReliabilityCurve:
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """What :func:`reliability_diagram` found.
+    """Result of :func:`reliability_diagram`.
 
     Attributes
     ----------
@@ -122,11 +122,11 @@ def reliability_diagram(
 
     Examples
     --------
-    >>> eta = np.repeat([[0.8, 0.2], [0.2, 0.8]], 500, axis=0)  # 0.8 for a class
+    >>> eta = np.repeat([[0.8, 0.2], [0.2, 0.8]], 500, axis=0)  # 0.8 for one class
     >>> bag = np.tile([0, 0, 0, 1, 1], 200)
     >>> bag[500:] = 1 - bag[500:]  # 60 % and 40 % of the two bags get it
-    >>> found = reliability_diagram(eta, bag, priors=[[0.8, 0.2], [0.2, 0.8]], n_bins=2)
-    >>> found.overall.frequency.round(3), found.overall.error.round(3)  # true for 2 of 3
+    >>> diagram = reliability_diagram(eta, bag, priors=[[0.8, 0.2], [0.2, 0.8]], n_bins=2)
+    >>> diagram.overall.frequency.round(3), diagram.overall.error.round(3)  # true for 2 of 3
     (array([  nan, 0.667]), array([  nan, 0.026]))
     """
     table = ClassPriors.of(priors)

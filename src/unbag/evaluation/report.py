@@ -1,34 +1,17 @@
-"""Evaluation of predictions without labels: numbers, each with an interval."""
+"""What an evaluation without labels holds, and how it reads."""
 
-import contextlib
-import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
-from unbag.bags import Bags, check_rows
-from unbag.evaluation.core import Core
 from unbag.evaluation.estimate import Estimate
-from unbag.evaluation.metrics import OVERALL_METRICS
-from unbag.evaluation.probabilities import (
-    ProbabilityMetrics,
-    check_probabilities,
-    plain,
-    probability_metrics,
-)
-from unbag.exceptions import InvalidInputError, TrainingRowsWarning
-from unbag.identity import hash_rows, identify, share_known
-from unbag.ids import id_array, index_ids, match_ids
-from unbag.priors import ClassPriors, check_test_prior
-from unbag.validation import as_float_array, check_choice, check_number, invalid
+from unbag.evaluation.probabilities import ProbabilityMetrics, plain
 
-__all__ = ["Evaluation", "evaluate", "evaluate_predictions"]
+__all__ = ["Evaluation"]
 
 _Floats = NDArray[np.float64]
-SAMPLINGS = ("iid", "exact")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +20,9 @@ class Evaluation:
 
     The estimates are not clipped: by chance they may leave [0, 1]. Those linear in the confusion
     matrix are unbiased. Their intervals hold possible values only, unless no possible value
-    explains the estimate. ``projected`` has numbers of the likeliest valid confusion matrix, for
-    display; they are biased.
+    explains the estimate. The interval of an estimate beyond 0 or 1 is that of an estimate of 0 or
+    1, so that it is never narrow by being cut. ``projected`` has numbers of the likeliest valid
+    confusion matrix, for display; they are biased.
 
     Attributes
     ----------
@@ -47,7 +31,7 @@ class Evaluation:
         Share of each true class (row) that is predicted as each class; unbiased.
     accuracy, error, balanced_accuracy, macro_f1 : Estimate
     recall, precision, f1, predicted_share : lists of Estimate
-        One a class; the share is that of the predictions under the test prior.
+        One per class; the share is that of the predictions under the test prior.
     projected : dict
         ``confusion`` and the same numbers of a valid confusion matrix.
     cost : Estimate or None
@@ -59,9 +43,15 @@ class Evaluation:
         Rows evaluated, and the bags they are in.
     level : float
     sampling, inverse : str
+    held_out_share : array of shape (M,) or None
+        The share of each bag that was evaluated, where one was given.
     design_effect : float
         Variance of the accuracy over that of distinct rows, at least 1: whether a row that is in
         several bags lowers it depends on how these were drawn, so intervals are never narrowed.
+    warnings : tuple of str
+        Why the numbers are not to be trusted; empty where nothing speaks against them.
+    notes : tuple of str
+        What the numbers rest on that these rows cannot show.
     """
 
     classes: NDArray[Any]
@@ -83,7 +73,15 @@ class Evaluation:
     level: float
     sampling: str
     inverse: str
-    design_effect: float = field(default=1.0)
+    held_out_share: _Floats | None = None
+    design_effect: float = 1.0
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def trustworthy(self) -> bool:
+        """Whether nothing that is known speaks against the numbers: there are no warnings."""
+        return not self.warnings
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -92,7 +90,8 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON: an estimate becomes value, low and high, NaN becomes None."""
-        return {name: plain(value) for name, value in vars(self).items()}
+        values = {name: plain(value) for name, value in vars(self).items()}
+        return values | {"trustworthy": self.trustworthy}
 
     def __str__(self) -> str:
         recalls = [f"recall of {label}" for label in self.classes]
@@ -100,283 +99,16 @@ class Evaluation:
 
         def line(name: str, value: Estimate) -> str:
             shown = name if len(name) <= width else f"{name[: width - 1]}…"
-            return f"{shown:<{width}} {value:7.2%}   {value.low:7.2%} to {value.high:7.2%}"
+            interval = f"{value.low:7.2%} to {value.high:7.2%}"
+            return f"{shown:<{width}} {value:7.2%}   {interval if self.trustworthy else withheld}"
 
         names = ("accuracy", "balanced_accuracy", "macro_f1")
+        withheld = "not to be trusted"
         lines = [
             f"{self.n_rows:,} rows in {self.n_bags} bags, no labels; {self.level:.0%} intervals",
             *(line(name.replace("_", " "), getattr(self, name)) for name in names),
             *(line(name, value) for name, value in zip(recalls, self.recall, strict=True)),
+            *(f"warning: {warning}" for warning in self.warnings),
+            *(f"note: {note}" for note in self.notes),
         ]
         return "\n".join(lines)
-
-
-def evaluate_predictions(
-    y_pred: Any,
-    bag_ids: Any,
-    *,
-    priors: Any,
-    test_prior: Any = None,
-    probabilities: Any = None,
-    cost: Any = None,
-    level: float = 0.95,
-    sampling: str = "iid",
-    inverse: str = "size-weighted",
-    prior_errors: Any = None,
-    row_ids: Any = None,
-) -> Evaluation:
-    """Evaluate the predictions of any library on rows that it was not trained on, without labels.
-
-    Parameters
-    ----------
-    y_pred : array of shape (n,)
-        Predicted class of every row; classes as in ``priors``. May be None with probabilities.
-    bag_ids : array of shape (n,)
-        Bag of every row.
-    priors : ClassPriors, array, dict or DataFrame
-        Θ, of full column rank for the bags that have rows.
-    test_prior : array of shape (K,) or dict, optional
-        π; by default the pooled prior of these rows.
-    probabilities : array of shape (n, K), optional
-        Predicted probabilities, for log-loss, Brier score and ROC. Their intervals are those of
-        rows drawn freely: too wide for exact counts.
-    cost : array of shape (K, K), optional
-        Cost of predicting class k (column) where the class is y (row).
-    level : float, default=0.95
-        Of the intervals.
-    sampling : {"iid", "exact"}, default="iid"
-        Whether the rows of a bag were drawn freely, or their classes match the shares exactly, as
-        in a census. The second has narrower intervals.
-    inverse : {"size-weighted", "pseudo-inverse", "least-variance"}
-    prior_errors : array of shape (M, K), optional
-        Standard errors of the priors, in the order of ``priors``; they widen the intervals.
-    row_ids : array of shape (n,), optional
-        The same id for rows that are the same record, in whatever bags: the variance is then
-        clustered by record.
-
-    Returns
-    -------
-    Evaluation
-
-    Examples
-    --------
-    >>> theta = [[0.9, 0.1], [0.2, 0.8]]
-    >>> predicted = [0] * 88 + [1] * 12 + [0] * 25 + [1] * 75
-    >>> report = evaluate_predictions(predicted, [0] * 100 + [1] * 100, priors=theta)
-    >>> round(float(report.accuracy), 3), report.accuracy.low < 0.95 < report.accuracy.high
-    (0.952, True)
-    """
-    check_number("level", level, low=0, high=1, low_open=True, high_open=True)
-    check_choice("sampling", sampling, SAMPLINGS)
-    table = ClassPriors.of(priors)
-    bag_index = table.encode(bag_ids)
-    if len(bag_index) == 0:
-        raise invalid("bag_ids", "ids of at least one row", "none")
-    if table.n_classes < 2:
-        raise invalid("priors", "a table of at least two classes", f"{table.n_classes}")
-    chances = None
-    if probabilities is not None:
-        chances = check_probabilities(probabilities, len(bag_index), table.n_classes)
-    predicted = _check_predictions(y_pred, chances, len(bag_index), table)
-    errors = _check_errors(prior_errors, table)
-    costs = _check_cost(cost, table)
-
-    present = np.bincount(bag_index, minlength=table.n_bags) > 0
-    rest = table.subset(present)
-    bag_index = (np.cumsum(present) - 1)[bag_index]
-    squared = None if errors is None else errors[present] ** 2
-    pi = None if test_prior is None else check_test_prior(test_prior, table.classes)
-    clusters = None if row_ids is None else _check_clusters(row_ids, len(predicted))
-    m, k = rest.n_bags, rest.n_classes
-    table_of_counts = np.bincount(bag_index * k + predicted, minlength=m * k).reshape(m, k)
-    rows = None if clusters is None else (predicted, bag_index, clusters)
-    core = Core(table_of_counts, rest, pi, sampling, inverse, squared, rows)
-    z = float(stats.norm.ppf(0.5 + level / 2))
-    overall = {name: core.overall(metric, z) for name, metric in OVERALL_METRICS.items()}
-    by_class = core.by_class(z)
-    accuracy = overall["accuracy"]
-    extra = None
-    if chances is not None:
-        extra = probability_metrics(chances, bag_index, rest, core.pi, level, clusters, squared)
-    return Evaluation(
-        classes=table.classes,
-        confusion=core.raw,
-        error=Estimate(1 - accuracy, 1 - accuracy.high, 1 - accuracy.low),
-        accuracy=accuracy,
-        balanced_accuracy=overall["balanced_accuracy"],
-        macro_f1=overall["macro_f1"],
-        recall=by_class["recall"],
-        precision=by_class["precision"],
-        f1=by_class["f1"],
-        predicted_share=by_class["predicted_share"],
-        projected=core.projected(),
-        cost=None if costs is None else core.cost(costs, z),
-        probabilities=extra,
-        test_prior=core.pi,
-        n_rows=len(predicted),
-        n_bags=rest.n_bags,
-        level=level,
-        sampling=sampling,
-        inverse=core.inverse.kind,
-        design_effect=core.design_effect(core.inverse.weights(np.diag(core.pi))),
-    )
-
-
-def _check_predictions(
-    given: Any, chances: _Floats | None, n: int, table: ClassPriors
-) -> NDArray[np.int64]:
-    if given is None:
-        if chances is None:
-            raise invalid("y_pred", "predictions, or None with probabilities", "neither")
-        return np.asarray(chances.argmax(1), dtype=np.int64)
-    known = index_ids("classes", table.classes)
-    what = "classes of the priors"
-    predicted = match_ids("y_pred", given, known, source="y_pred has", what=what)
-    if len(predicted) != n:
-        raise invalid("y_pred", f"one class for each of {n} rows", f"{len(predicted)}")
-    return predicted
-
-
-def _check_errors(given: Any, table: ClassPriors) -> _Floats | None:
-    if given is None:
-        return None
-    errors = as_float_array("prior_errors", given, ndim=2)
-    if errors.shape != table.values.shape:
-        allowed = f"an array of shape {table.values.shape}, like the priors"
-        raise invalid("prior_errors", allowed, f"shape {errors.shape}")
-    if not np.isfinite(errors).all() or (errors < 0).any():
-        raise invalid("prior_errors", "standard errors of 0 or more", "negative or non-finite ones")
-    return errors
-
-
-def _check_cost(given: Any, table: ClassPriors) -> _Floats | None:
-    if given is None:
-        return None
-    cost = as_float_array("cost", given, ndim=2)
-    k = table.n_classes
-    if cost.shape != (k, k):
-        raise invalid("cost", f"an array of shape ({k}, {k})", f"shape {cost.shape}")
-    if not np.isfinite(cost).all():
-        raise invalid("cost", "finite", "NaN or infinite numbers")
-    return cost
-
-
-def _check_clusters(row_ids: Any, n: int) -> NDArray[np.int64]:
-    ids = id_array("row_ids", row_ids)
-    if len(ids) != n:
-        raise invalid("row_ids", f"one for each of {n} rows", len(ids))
-    mixed = ids.dtype == object  # ids of several kinds have no order
-    distinct = id_array("row_ids", dict.fromkeys(ids.tolist())) if mixed else np.unique(ids)
-    return match_ids("row_ids", ids, index_ids("row_ids", distinct), what="ids of rows")
-
-
-def evaluate(
-    estimator: Any,
-    X: Any,
-    bag_ids: Any = None,
-    *,
-    priors: Any = None,
-    test_prior: Any = None,
-    **options: Any,
-) -> Evaluation:
-    """Evaluate a fitted classifier on held-out rows, without labels.
-
-    Parameters
-    ----------
-    estimator : UnbagClassifier, a Pipeline that ends in one, or any classifier
-        It needs ``predict``; with ``predict_proba`` and ``classes_`` as well, probabilities are
-        evaluated too.
-    X : array or DataFrame of shape (n, ...), or Bags
-        Rows that the classifier was not trained on; a warning tells how many were. They may be
-        memory-mapped and larger than memory.
-    bag_ids : array of shape (n,)
-        Left out where X is Bags, which hold them.
-    priors : optional
-        By default those of the bags, else of the estimator.
-    test_prior : optional
-        By default that of the estimator, if it was given one, else the pooled prior of the rows.
-    **options
-        Of :func:`evaluate_predictions`. Rows that occur more than once are recognised, unless
-        ``row_ids`` says which do.
-
-    Returns
-    -------
-    Evaluation
-    """
-    brought = None
-    if isinstance(X, Bags):
-        if bag_ids is not None:
-            raise invalid("bag_ids", "left out where X is Bags, which hold them", "both")
-        bag_ids, brought = X.bag_ids, X.priors
-        if not hasattr(estimator, "output_prior_"):  # only ours reads Bags part by part
-            X = X.X
-    predicted = estimator.predict(X)
-    own, rows = _last_step(estimator, X)
-    if priors is None and hasattr(own, "output_prior_"):  # other libraries' priors are no tables
-        brought = own.priors if brought is None else brought
-        priors = own.priors_ if brought is None else brought
-        test_prior = own.test_prior if test_prior is None else test_prior
-    priors = brought if priors is None else priors
-    if priors is None:
-        raise invalid("priors", "given, or known to the estimator", "None")
-    table = ClassPriors.of(priors)
-    chances = None
-    if hasattr(estimator, "predict_proba"):
-        chances = _in_order(estimator.predict_proba(X), estimator, table)
-    numbers, index = (rows.source, rows.rows) if isinstance(rows, Bags) else (_numbers(rows), None)
-    if numbers is not None:
-        _warn_of_training_rows(own, numbers, index)
-        if "row_ids" not in options:
-            options["row_ids"] = _repeated(numbers, index)
-    return evaluate_predictions(
-        predicted, bag_ids, priors=table, test_prior=test_prior, probabilities=chances, **options
-    )
-
-
-def _last_step(estimator: Any, rows: Any) -> tuple[Any, Any]:
-    """Find the classifier inside pipelines and searches, and the rows that reach it."""
-    while True:
-        if hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        elif hasattr(estimator, "steps"):
-            rows = estimator[:-1].transform(rows) if len(estimator) > 1 else rows
-            estimator = estimator[-1]
-        else:
-            return estimator, rows
-
-
-def _numbers(rows: Any) -> Any:
-    """Rows as an array or tensor, else None: a text or a sparse row is not recognised."""
-    with contextlib.suppress(InvalidInputError):
-        return check_rows(rows)[0]
-    return None
-
-
-def _in_order(chances: Any, estimator: Any, table: ClassPriors) -> Any:
-    """Columns in the order of the priors' classes."""
-    classes = getattr(estimator, "classes_", table.classes)
-    known = index_ids("classes", table.classes)
-    place = match_ids("classes_", classes, known, source="the estimator has", what="classes")
-    ordered = np.zeros((len(chances), table.n_classes))
-    ordered[:, place] = chances
-    return ordered
-
-
-def _warn_of_training_rows(estimator: Any, rows: Any, index: Any) -> None:
-    known = getattr(estimator, "row_hashes_", None)
-    if known is None:
-        return
-    seen = share_known(hash_rows(rows, index), known)
-    if seen > 0:
-        message = (
-            f"{seen:.1%} of these rows have the values of a training row. If they are the same "
-            "records, label-free numbers mean nothing on them: split first and evaluate on the "
-            "rest. If few values merely coincide, as coarse ones do, nothing is wrong."
-        )
-        warnings.warn(message, TrainingRowsWarning, stacklevel=3)
-
-
-def _repeated(rows: Any, index: Any) -> NDArray[np.int64] | None:
-    """Record number of every row where some occur twice, else None."""
-    numbers = identify(rows, index)
-    return numbers if numbers.max() + 1 < len(numbers) else None

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from unbag.evaluation.estimate import Estimate
 from unbag.ids import index_ids, match_ids
-from unbag.priors import ClassPriors, risk_weights
+from unbag.priors import ClassPriors
 from unbag.validation import as_generator, check_choice, check_number, invalid
 
 __all__ = ["PriorEstimate", "estimate_prior"]
@@ -131,7 +131,7 @@ def _by_confusion(
     counts = np.bincount(bag_index * k + predicted, minlength=table.n_bags * k).reshape(-1, k)
     here = counts.sum(1) > 0
     rest, counts = table.subset(here), counts[here]
-    risk_weights(rest, np.full(k, 1 / k), warn=False)  # refuses classes that cannot be told apart
+    rest.check_rank()
     target = np.bincount(code(X_target), minlength=k)
     samples = np.stack([_resample(row, n_bootstrap, rng) for row in [*counts, target]], axis=1)
     return _undo(samples[:, -1], samples[:, :-1], rest.values)

@@ -7,10 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from unbag.bags import Rows, check_rows
-from unbag.inspection.precision import error_moments
-from unbag.inspection.reading import read_errors
-from unbag.priors import RANK_TOLERANCE, ClassPriors
+from unbag.priors import RANK_TOLERANCE, ClassPriors, PriorErrors
+from unbag.rows import Rows, check_rows
 from unbag.validation import as_generator, check_choice, invalid
 
 __all__ = ["AlikeTest", "alike_test", "as_numpy", "bag_features", "residual_test", "run_test"]
@@ -137,7 +135,7 @@ def alike_test(
     if len(index) != len(rows):
         raise invalid("bag_ids", f"of length {len(rows)}, one for each row of X", len(index))
     check_choice("sampling", sampling, ("iid", "exact"))
-    errors = None if prior_errors is None else read_errors(prior_errors, table)
+    errors = None if prior_errors is None else PriorErrors.read(prior_errors, table)
     result = run_test(rows, index, table, errors, sampling, random_state)
     if isinstance(result, str):
         raise invalid("X", "rows that can be tested", result)
@@ -148,7 +146,7 @@ def run_test(
     rows: Rows,
     bag_index: Ints,
     table: ClassPriors,
-    errors: Floats | None,
+    errors: PriorErrors | None,
     sampling: str,
     random_state: Any = 0,
 ) -> AlikeTest | str:
@@ -172,12 +170,12 @@ def run_test(
     features = bag_features(_columns(rows, chosen, most, rng), n)
     if features.shape[1] == 0:
         return "rows that do not differ within bags"
-    kept_errors = None if errors is None else errors[kept]
+    kept_errors = None if errors is None else errors.subset(kept)
     return residual_test(features, n, rest, kept_errors, sampling)
 
 
 def residual_test(
-    features: Floats, sizes: Ints, table: ClassPriors, errors: Floats | None, sampling: str
+    features: Floats, sizes: Ints, table: ClassPriors, errors: PriorErrors | None, sampling: str
 ) -> AlikeTest:
     """Test whether means of whitened features, (n, d) bag by bag, are mixes of class means."""
     (n, d), n_bags = features.shape, len(sizes)
@@ -191,12 +189,11 @@ def residual_test(
     class_means = inverse @ means  # (K, d)
 
     if sampling == "exact":
-        own = _own_covariances(covariances, sizes, table, class_means, inverse)
-        sampling, covariances = ("iid", covariances) if own is None else ("exact", own)
+        within = _within_class_covariances(covariances, sizes, table, class_means, inverse)
+        sampling, covariances = ("iid", covariances) if within is None else ("exact", within)
     if errors is not None:
-        q, variances = error_moments(errors)  # (M, K)
-        apart = class_means - (q @ class_means)[:, None]  # (M, K, d)
-        noise = np.einsum("mk,mki,mkj->mij", variances, apart, apart)
+        apart = class_means - (errors.weights @ class_means)[:, None]  # (M, K, d)
+        noise = np.einsum("mk,mki,mkj->mij", errors.variances, apart, apart)
         covariances = covariances + sizes[:, None, None] * noise
 
     traces = np.trace(covariances, axis1=1, axis2=2)  # (M,)
@@ -273,11 +270,11 @@ def _moments(
     outer = (within[:, :, None] * within[:, None, :]).reshape(n, -1)
     sums = np.add.reduceat(outer, starts).reshape(-1, d, d)
     pooled = sums.sum(0) / (n - len(sizes))
-    own = sums / np.maximum(sizes - 1, 1)[:, None, None]
-    return means, np.where((sizes >= MIN_OWN_ROWS)[:, None, None], own, pooled)
+    by_bag = sums / np.maximum(sizes - 1, 1)[:, None, None]
+    return means, np.where((sizes >= MIN_OWN_ROWS)[:, None, None], by_bag, pooled)
 
 
-def _own_covariances(
+def _within_class_covariances(
     covariances: Floats, sizes: Ints, table: ClassPriors, class_means: Floats, inverse: Floats
 ) -> Floats | None:
     r"""Subtract from the bags' covariances what lies between classes.
@@ -304,8 +301,8 @@ def _own_covariances(
     between -= fitted[:, :, None] * fitted[:, None, :]
     share = np.maximum(sizes - 1, 1) / sizes  # (M,)
     known = (share[:, None, None] * covariances - between).reshape(n_bags, -1)
-    own: Floats = np.linalg.solve(np.diag(share) - noise, known).reshape(covariances.shape)
-    return own if (np.trace(own, axis1=1, axis2=2) > 0).all() else None
+    within: Floats = np.linalg.solve(np.diag(share) - noise, known).reshape(covariances.shape)
+    return within if (np.trace(within, axis1=1, axis2=2) > 0).all() else None
 
 
 def _sample(bag_index: Ints, kept: Ints, rng: np.random.Generator) -> Ints:

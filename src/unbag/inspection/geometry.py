@@ -18,9 +18,9 @@ def hidden_directions(theta: Floats, rank: int, pooled: Floats) -> tuple[Floats,
     r"""List what the bags cannot see, and bags that would show it.
 
     Class averages :math:`\mu_k` enter the bags only through :math:`\Theta\mu`, so they may move
-    along any v with :math:`\Theta v = 0` unseen. Every v is scaled to have 1 for a class of its
-    own and 0 for the own classes of the others; read as an equation, it says that in every bag
-    the share of its class is :math:`-\sum_{j \ne k} v_j \theta_{mj}`.
+    along any v with :math:`\Theta v = 0` unseen. Every v is scaled to have 1 for one class, its
+    pivot, and 0 for the pivots of the others; read as an equation, it says that in every bag the
+    share of its pivot is :math:`-\sum_{j \ne k} v_j \theta_{mj}`.
 
     A bag with shares θ parts what v hides if :math:`\theta \cdot v \ne 0`. The bags suggested
     are half class k and half the pooled prior p: as :math:`p \cdot v = 0`, :math:`\theta \cdot v`
@@ -49,17 +49,17 @@ def hidden_directions(theta: Floats, rank: int, pooled: Floats) -> tuple[Floats,
     n_bags, n_classes = theta.shape
     right = np.linalg.svd(theta, full_matrices=n_bags < n_classes)[2]  # (K, K)
     null = right[rank:].T  # (K, K−r)
-    # The own classes: the most visible one in the null space, then in what remains of it.
-    rest, own = null @ null.T, []
+    # The pivots: the most visible class in the null space, then in what remains of it.
+    rest, pivots = null @ null.T, []
     for _ in range(n_classes - rank):
         diagonal = np.diag(rest)
         k = int(np.flatnonzero(diagonal > diagonal.max() - 1e-9)[0])  # of equal ones the first
-        own.append(k)
+        pivots.append(k)
         rest = rest - np.outer(rest[:, k], rest[k]) / rest[k, k]
-    own.sort()
-    directions = np.linalg.solve(null[own].T, null.T) if own else np.zeros((0, n_classes))
+    pivots.sort()
+    directions = np.linalg.solve(null[pivots].T, null.T) if pivots else np.zeros((0, n_classes))
     directions[np.abs(directions) < 1e-9] = 0
-    bags = (1 - ADDED_SHARE) * pooled + ADDED_SHARE * np.eye(n_classes)[own]
+    bags = (1 - ADDED_SHARE) * pooled + ADDED_SHARE * np.eye(n_classes)[pivots]
     return directions, bags
 
 
@@ -72,7 +72,7 @@ def weakest_direction(theta: Floats) -> Floats:
 def strongest_bag(theta: Floats, pooled: Floats) -> Floats:
     """(K,) shares of the bag, half one class and half p, that raises the smallest σ of Θ most."""
     n_classes = theta.shape[1]
-    bags = (1 - ADDED_SHARE) * pooled + ADDED_SHARE * np.eye(n_classes)  # one a class
+    bags = (1 - ADDED_SHARE) * pooled + ADDED_SHARE * np.eye(n_classes)  # one per class
     gram = theta.T @ theta
     smallest = [np.linalg.eigvalsh(gram + np.outer(bag, bag))[0] for bag in bags]
     best: Floats = bags[int(np.argmax(smallest))]

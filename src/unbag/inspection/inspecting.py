@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unbag.bags import Rows, check_rows
+from unbag.evaluation.inverses import LeftInverse
+from unbag.evaluation.variances import SAMPLINGS, BagSample
 from unbag.inspection import rules
 from unbag.inspection.alike import MIN_FREEDOM, AlikeTest, as_numpy, run_test
 from unbag.inspection.findings import Findings, Inspection
@@ -16,14 +17,10 @@ from unbag.inspection.geometry import (
     strongest_bag,
     weakest_direction,
 )
-from unbag.inspection.precision import (
-    accuracy_variances,
-    relative_sensitivity,
-    share_sensitivity,
-    sized_weights,
-)
-from unbag.inspection.reading import read_bag_index, read_errors, read_sizes
-from unbag.priors import ClassPriors, check_test_prior, risk_weights
+from unbag.inspection.precision import even_confusion, relative_sensitivity
+from unbag.inspection.reading import read_bag_index, read_sizes
+from unbag.priors import ClassPriors, PriorErrors, check_test_prior, risk_weights
+from unbag.rows import Rows, check_rows
 from unbag.validation import check_choice, check_number, invalid, shorten
 
 __all__ = ["inspect"]
@@ -100,9 +97,9 @@ def inspect(
     if table.n_classes < 2:
         raise invalid("priors", "of at least two classes", table.n_classes)
     check_number("level", level, low=0, high=1, low_open=True, high_open=True)
-    check_choice("sampling", sampling, ("iid", "exact"))
+    check_choice("sampling", sampling, SAMPLINGS)
     rows, names, index, counts = _read_rows(sizes, X, bag_ids, table)
-    errors = None if prior_errors is None else read_errors(prior_errors, table)
+    errors = None if prior_errors is None else PriorErrors.read(prior_errors, table)
 
     present = np.ones(table.n_bags, dtype=bool) if counts is None else counts > 0
     rest = table.subset(present)
@@ -110,12 +107,12 @@ def inspect(
     if index is not None:
         index = (np.cumsum(present) - 1)[index]
     if errors is not None:
-        errors = errors[present]
+        errors = errors.subset(present)
     pi = (
         rest.pooled(n) if test_prior is None else check_test_prior(test_prior, table.classes)
     )  # (K,)
     alike, untested, one_valued = _look_at_rows(rows, names, index, rest, errors, sampling)
-    found = Findings(
+    findings = Findings(
         n_bags=rest.n_bags,
         n_classes=rest.n_classes,
         classes=rest.classes.tolist(),
@@ -131,8 +128,8 @@ def inspect(
         **_precision(rest, n, pi, errors, sampling, level, known_sizes=counts is not None),
         **_sizes(rest, n, known=counts is not None),
     )
-    verdict, reasons, notes = rules.judge(found)
-    return Inspection(**vars(found), verdict=verdict, reasons=reasons, notes=notes)
+    verdict, reasons, notes = rules.judge(findings)
+    return Inspection(**vars(findings), verdict=verdict, reasons=reasons, notes=notes)
 
 
 def _read_rows(
@@ -193,14 +190,14 @@ def _precision(
     table: ClassPriors,
     n: Floats,
     pi: Floats,
-    errors: Floats | None,
+    errors: PriorErrors | None,
     sampling: str,
     level: float,
     *,
     known_sizes: bool,
 ) -> dict[str, Any]:
     """How precisely a model could be evaluated; None where Θ lacks rank."""
-    found: dict[str, Any] = dict.fromkeys(
+    precision: dict[str, Any] = dict.fromkeys(
         (
             "inflation",
             "half_width",
@@ -211,20 +208,25 @@ def _precision(
         )
     )
     if table.rank < table.n_classes:
-        return found
-    theta, z = table.values, NormalDist().inv_cdf((1 + level) / 2)
-    found["inflation"] = float(np.abs(risk_weights(table, pi, warn=False)).sum())
-    weights = sized_weights(theta, n, pi)  # (M, K)
-    by_relative = relative_sensitivity(weights, theta, rules.RELATIVE_ERROR)
-    found["relative_error_half_width"] = z * by_relative
+        return precision
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    precision["inflation"] = float(np.abs(risk_weights(table, pi, warn=False)).sum())
+    weights = LeftInverse(table, n).weights(np.diag(pi))  # (M, K)
+    by_relative = relative_sensitivity(weights, table.values, rules.RELATIVE_ERROR)
+    precision["relative_error_half_width"] = z * by_relative
     if errors is not None:
-        found["prior_error_half_width"] = z * share_sensitivity(weights, errors)
+        precision["prior_error_half_width"] = z * float(errors.added_variance(weights)) ** 0.5
     if known_sizes:
-        free, exact = accuracy_variances(weights, theta, n, rules.ASSUMED_ACCURACY)
-        found["half_width"], found["half_width_exact"] = z * free**0.5, z * exact**0.5
-        growth = (z / rules.TARGET_HALF_WIDTH) ** 2 * (exact if sampling == "exact" else free)
-        found["rows_needed"] = np.ceil(n * growth).astype(int).tolist()
-    return found
+        confusion = even_confusion(table.n_classes, rules.ASSUMED_ACCURACY)
+        variances = {
+            kind: float(BagSample.of(table, n, kind).variance(weights, confusion))
+            for kind in SAMPLINGS
+        }
+        precision["half_width"] = z * variances["iid"] ** 0.5
+        precision["half_width_exact"] = z * variances["exact"] ** 0.5
+        growth = (z / rules.TARGET_HALF_WIDTH) ** 2 * variances[sampling]
+        precision["rows_needed"] = np.ceil(n * growth).astype(int).tolist()
+    return precision
 
 
 def _sizes(table: ClassPriors, n: Floats, *, known: bool) -> dict[str, Any]:
@@ -246,7 +248,7 @@ def _look_at_rows(
     names: tuple[str, ...] | None,
     index: Ints | None,
     table: ClassPriors,
-    errors: Floats | None,
+    errors: PriorErrors | None,
     sampling: str,
 ) -> tuple[AlikeTest | None, str | None, list[Any]]:
     """Run the test of looking alike, or say why not; list columns with one value in each bag."""
@@ -272,7 +274,7 @@ def _one_valued(rows: Rows, index: Ints, table: ClassPriors) -> list[int]:
         return []
     flat = rows.reshape(len(index), -1)
     first = np.unique(index, return_index=True)[1]  # (M,) a row of each bag
-    found: list[int] = []
+    columns: list[int] = []
     step = max(1, 10_000_000 // len(index))  # columns at a time
     for start in range(0, flat.shape[1], step):
         block = as_numpy(flat[:, start : start + step])
@@ -280,5 +282,5 @@ def _one_valued(rows: Rows, index: Ints, table: ClassPriors) -> list[int]:
         differs = (heads != heads[0]).any(0)
         candidates = np.flatnonzero(differs)
         within = (block[:, candidates] == heads[index][:, candidates]).all(0)
-        found += (start + candidates[within]).tolist()
-    return found
+        columns += (start + candidates[within]).tolist()
+    return columns

@@ -154,7 +154,7 @@ def trivial_model(predictions: Any, bag_ids: Any, priors: Any) -> TrivialTest:
 def _read_probabilities(values: Any, table: ClassPriors) -> Floats:
     rows = as_float_array("predictions", values, ndim=2)
     if rows.shape[1] != table.n_classes:
-        raise invalid("predictions", f"of {table.n_classes} columns, one a class", rows.shape[1])
+        raise invalid("predictions", f"of {table.n_classes} columns, one per class", rows.shape[1])
     if not (np.isfinite(rows).all() and (rows >= 0).all()):
         raise invalid("predictions", "finite and non-negative probabilities", "others")
     off = np.abs(rows.sum(1) - 1)

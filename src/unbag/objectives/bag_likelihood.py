@@ -26,7 +26,7 @@ class BagLikelihood(Objective):
 
     where :math:`s_m = n_m / n` is the share of bag m among all rows, :math:`p = \sum_m s_m
     \theta_m` the pooled prior and :math:`\eta` the softmax, which estimates the posterior under p.
-    It needs no inverse of Θ, is never negative, and costs K numbers a row whatever the number of
+    It needs no inverse of Θ, is never negative, and costs K numbers per row whatever the number of
     bags. With Θ = I it is cross-entropy.
 
     The minimiser is the true posterior where Θ has full column rank. Where it has not, P(m | x) is

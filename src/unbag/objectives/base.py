@@ -130,7 +130,7 @@ class Objective(nn.Module):
             raise invalid("weight", f"of shape {expected}", f"shape {tuple(weight.shape)}")
         if inclusion is not None and inclusion.shape[-1:] != (self.n_bags,):
             got = f"shape {tuple(inclusion.shape)}"
-            raise invalid("inclusion", f"of shape (..., {self.n_bags}), one a bag", got)
+            raise invalid("inclusion", f"of shape (..., {self.n_bags}), one per bag", got)
         # Reading values would make the CPU wait for the GPU in every step, so only on the CPU.
         if bag_index.device.type == "cpu" and bag_index.numel():
             low, high = int(bag_index.min()), int(bag_index.max())

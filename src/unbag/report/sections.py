@@ -8,7 +8,7 @@ from scipy import stats
 
 from unbag.estimator import UnbagClassifier
 from unbag.evaluation import Evaluation, LeftInverse, Reliability
-from unbag.evaluation.intervals import share_variance
+from unbag.evaluation.variances import BagSample
 from unbag.inspection import Inspection
 from unbag.methods import METHODS
 from unbag.priors import ClassPriors
@@ -174,7 +174,8 @@ def _cell_intervals(
     rest, n = table.subset(counts > 0), counts[counts > 0].astype(np.float64)
     inverse = LeftInverse(rest, n, evaluation.inverse).matrix  # (K, M)
     columns = evaluation.projected["confusion"].T  # (K, K): row k is column k of C
-    spread = share_variance(columns, rest.values, n, evaluation.sampling)  # (K, M)
+    sample = BagSample.of(rest, n, evaluation.sampling, evaluation.held_out_share)
+    spread = sample.share_variance(columns)  # (K, M)
     variance = evaluation.design_effect * (inverse**2 @ spread.T)
     half = float(stats.norm.ppf(0.5 + evaluation.level / 2)) * np.sqrt(variance)
     low = np.clip(evaluation.confusion - half, 0, 1)

@@ -206,6 +206,7 @@ def judge(
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UnbagWarning)
                 evaluation = evaluate(clf, untouched, sampling=sampling, level=level)
+            found += evaluation.warnings
             for warning in caught:
                 if issubclass(warning.category, UnbagWarning):
                     found.append(str(warning.message))
@@ -255,7 +256,6 @@ def evaluate_watched(
             clf,
             validation,
             test_prior=clf.test_prior_,
-            inverse="pseudo-inverse",
             sampling=sampling,
             level=level,
         )

@@ -8,7 +8,7 @@ from torch import nn
 
 from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier
-from unbag.evaluation.report import SAMPLINGS
+from unbag.evaluation.variances import SAMPLINGS
 from unbag.methods import rehearse
 from unbag.training import resolve_device
 from unbag.training.engine import PRECISIONS

@@ -1,42 +1,26 @@
-"""Class priors Θ: the share of every class in every bag, and the risk weights that follow.
+"""The table of class priors Θ: the share of every class in every bag."""
 
-The generators make the settings of the paper; :func:`risk_weights` turns Θ and a test prior
-into the weights W under which partial risks add up to the ordinary classification risk.
-"""
-
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self, final, overload
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unbag.exceptions import ConditioningWarning, RankError
+from unbag.exceptions import RankError
 from unbag.ids import IdIndex, id_array, index_ids, match_ids, natural_ids
 from unbag.validation import (
     as_float_array,
-    as_generator,
-    check_number,
     detached,
     invalid,
     is_frame,
     shorten,
 )
 
-__all__ = [
-    "ClassPriors",
-    "asymmetric",
-    "check_test_prior",
-    "non_square",
-    "perturb",
-    "risk_weights",
-    "symmetric",
-]
+__all__ = ["BAG_COLUMN", "RANK_TOLERANCE", "ClassPriors"]
 
 SUM_TOLERANCE = 1e-6  # shares written with seven digits still pass
 RANK_TOLERANCE = 1e-10  # relative to the largest singular value
-ILL_CONDITIONED = 100.0
 BAG_COLUMN = "bag"  # where a DataFrame without an index keeps its bag ids
 
 
@@ -152,6 +136,19 @@ class ClassPriors:
         sigma = np.linalg.svd(self.values, compute_uv=False)
         return float(sigma[0] / sigma[-1]) if self.rank == self.n_classes else np.inf
 
+    def check_rank(self) -> None:
+        """Raise a RankError that names the classes which Θ cannot tell apart, if there are any."""
+        if self.rank == self.n_classes:
+            return
+        groups = self.inseparable_classes()
+        faults = [f"classes {shorten(g)} cannot be told apart" for g in groups if len(g) > 1]
+        faults += [f"class {shorten(g)} is in no bag" for g in groups if len(g) == 1]
+        remedy = "add a bag in which their shares differ."
+        if self.n_bags < self.n_classes:
+            remedy = f"at least {self.n_classes} bags are needed, there are {self.n_bags}."
+        got = f"rank {self.rank}: {', '.join(faults)}"
+        raise RankError(str(invalid("priors", f"of rank {self.n_classes}", got, remedy)))
+
     def inseparable_classes(self) -> list[tuple[Any, ...]]:
         """Group the classes that Θ cannot tell apart; empty where it has full column rank.
 
@@ -247,7 +244,7 @@ def _read_mapping(priors: Mapping[Any, Any]) -> tuple[list[Any], list[Any] | Non
         for bag, row in zip(priors, rows, strict=True):
             if row.ndim != 1:
                 got = f"{row.tolist()!r} for bag {shorten([bag])}"
-                raise invalid("priors", "a list of shares for every bag, one a class", got)
+                raise invalid("priors", "a list of shares for every bag, one per class", got)
             if len(row) != len(rows[0]):
                 got = f"{len(row)} for bag {shorten([bag])}"
                 raise invalid("priors", f"{len(rows[0])} shares for every bag", got)
@@ -259,162 +256,3 @@ def _read_mapping(priors: Mapping[Any, Any]) -> tuple[list[Any], list[Any] | Non
             got = f"none for bag {shorten([bag])} and class {shorten(absent)}"
             raise invalid("priors", "a share for every class", got, "write a share of 0 as 0.")
     return [[row[name] for name in classes] for row in priors.values()], classes
-
-
-def symmetric(n_classes: int, a: float) -> NDArray[np.float64]:
-    """Make K bags, each rich in its own class: Θ = a I + (1-a)/K.
-
-    Examples
-    --------
-    >>> symmetric(2, a=0.5)
-    array([[0.75, 0.25],
-           [0.25, 0.75]])
-    """
-    check_number("n_classes", n_classes, low=2, integer=True)
-    check_number("a", a, low=0, high=1, low_open=True)
-    theta: NDArray[np.float64] = a * np.eye(n_classes) + (1 - a) / n_classes
-    return theta
-
-
-def asymmetric(n_classes: int, random_state: Any = None) -> NDArray[np.float64]:
-    """Make K bags whose off-diagonal shares are U[0, 1/K]; the diagonal takes the rest.
-
-    Examples
-    --------
-    >>> asymmetric(3, random_state=0).round(2)
-    array([[0.9 , 0.09, 0.01],
-           [0.01, 0.69, 0.3 ],
-           [0.2 , 0.24, 0.55]])
-    """
-    check_number("n_classes", n_classes, low=2, integer=True)
-    theta = as_generator(random_state).uniform(0, 1 / n_classes, (n_classes, n_classes))
-    np.fill_diagonal(theta, 0)
-    np.fill_diagonal(theta, 1 - theta.sum(axis=1))
-    return theta
-
-
-def non_square(n_classes: int, random_state: Any = None) -> NDArray[np.float64]:
-    """Stack two :func:`asymmetric` tables: M = 2K bags."""
-    rng = as_generator(random_state)
-    return np.vstack([asymmetric(n_classes, rng), asymmetric(n_classes, rng)])
-
-
-@overload
-def perturb(
-    theta: ClassPriors | Mapping[Any, Any], rate: float, random_state: Any = None
-) -> ClassPriors: ...
-@overload
-def perturb(theta: ArrayLike, rate: float, random_state: Any = None) -> NDArray[np.float64]: ...
-def perturb(theta: Any, rate: float, random_state: Any = None) -> Any:
-    """Make priors inaccurate: every share times 1 + rate or 1 - rate, each sign at random.
-
-    The largest share of a row takes up the difference, so that the row still sums to 1. An (M, K)
-    array gives an array; what has bag ids (see :meth:`ClassPriors.of`) gives ClassPriors with
-    the same ids.
-
-    Examples
-    --------
-    >>> perturb([[0.5, 0.3, 0.2]], rate=0.1, random_state=0).round(3)
-    array([[0.45, 0.33, 0.22]])
-    """
-    check_number("rate", rate, low=0, high=1, high_open=True)
-    table = ClassPriors.of(theta)
-    signs = as_generator(random_state).choice([-1.0, 1.0], table.values.shape)
-    noisy = table.values * (1 + rate * signs)
-    rows, largest = np.arange(table.n_bags), table.values.argmax(axis=1)
-    noisy[rows, largest] += 1 - noisy.sum(axis=1)
-    if (noisy < 0).any():
-        m = np.argwhere(noisy < 0)[0, 0]
-        got = f"{rate}, which makes a share of bag {shorten([table.bag_ids[m]])} negative"
-        raise invalid("rate", "small enough for the row's largest share", got, "lower it.")
-    if isinstance(theta, ClassPriors | Mapping) or is_frame(theta):
-        return ClassPriors(noisy, table.bag_ids, table.classes)
-    return noisy
-
-
-def check_test_prior(
-    test_prior: Any, classes: NDArray[Any], name: str = "test_prior"
-) -> NDArray[np.float64]:
-    """Check a test prior π: K shares in the order of the classes, or keyed by class.
-
-    A dict or a pandas Series is matched by name, strictly, and put in the order of ``classes``.
-    ``name`` is what messages call it.
-
-    Examples
-    --------
-    >>> check_test_prior({"no": 0.9, "yes": 0.1}, np.array(["yes", "no"]))
-    array([0.1, 0.9])
-    """
-    if hasattr(test_prior, "keys"):
-        names = list(test_prior.keys())
-        known = index_ids("classes", classes)
-        order = match_ids(name, names, known, source=f"{name} has", what="keyed by class")
-        absent = np.delete(classes, order)
-        if len(absent):
-            raise invalid(name, "a share for every class", f"none for {shorten(absent)}")
-        test_prior = [test_prior[names[i]] for i in np.argsort(order)]
-    shares = as_float_array(name, detached(test_prior), ndim=1)
-    if len(shares) != len(classes):
-        raise invalid(name, f"{len(classes)} shares, one for each class", len(shares))
-    if not (np.isfinite(shares).all() and (shares >= 0).all()):
-        raise invalid(name, "finite and non-negative", shorten(shares))
-    total = float(shares.sum())
-    if abs(total - 1) > SUM_TOLERANCE:
-        raise invalid(name, "shares that sum to 1", f"the sum {total:.8g}")
-    return shares / total
-
-
-def risk_weights(theta: Any, test_prior: Any, *, warn: bool = True) -> NDArray[np.float64]:
-    """Weigh the partial risks so that they add up to the classification risk.
-
-    W = (Π Θ†)ᵀ with Π = diag(π), so that WᵀΘ = Π and the risk under the test prior π is
-    Σ_mk W_mk R_mk, where R_mk is the mean loss of bag m if all its rows were class k.
-
-    Parameters
-    ----------
-    theta
-        Class priors Θ, anything that :meth:`ClassPriors.of` takes.
-    test_prior
-        Class shares π where the classifier will be used: K numbers, or a dict keyed by class.
-    warn
-        Warn where Θ is so ill-conditioned that the weights magnify noise.
-
-    Returns
-    -------
-    (M, K) weights W.
-
-    Raises
-    ------
-    RankError
-        If Θ cannot tell some classes apart.
-
-    Examples
-    --------
-    >>> risk_weights(symmetric(2, a=0.5), [0.5, 0.5])
-    array([[ 0.75, -0.25],
-           [-0.25,  0.75]])
-    """
-    table = ClassPriors.of(theta)
-    pi = check_test_prior(test_prior, table.classes)  # (K,)
-    if table.rank < table.n_classes:
-        raise _rank_error(table)
-    weights: NDArray[np.float64] = np.linalg.pinv(table.values).T * pi  # (M, K)
-    condition = table.condition_number
-    if warn and condition > ILL_CONDITIONED:
-        message = (
-            f"the class priors barely tell some classes apart: condition number {condition:.3g}, "
-            f"sum of absolute risk weights {np.abs(weights).sum():.3g}; expect noisy estimates."
-        )
-        warnings.warn(message, ConditioningWarning, stacklevel=2)
-    return weights
-
-
-def _rank_error(table: ClassPriors) -> RankError:
-    groups = table.inseparable_classes()
-    faults = [f"classes {shorten(g)} cannot be told apart" for g in groups if len(g) > 1]
-    faults += [f"class {shorten(g)} is in no bag" for g in groups if len(g) == 1]
-    remedy = "add a bag in which their shares differ."
-    if table.n_bags < table.n_classes:
-        remedy = f"at least {table.n_classes} bags are needed, there are {table.n_bags}."
-    got = f"rank {table.rank}: {', '.join(faults)}"
-    return RankError(str(invalid("priors", f"of rank {table.n_classes}", got, remedy)))

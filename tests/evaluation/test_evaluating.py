@@ -69,9 +69,7 @@ def test_our_classifier(fitted):
     chances = fitted.predict_proba(X)
     expected = evaluate_predictions(fitted.predict(X), BAGS, priors=THETA, probabilities=chances)
     assert_same(report, expected)
-    paper = evaluate(fitted, X, BAGS, inverse="pseudo-inverse")
-    assert paper.accuracy == pytest.approx(fitted.score(X, BAGS))
-    assert paper.inverse == "pseudo-inverse"
+    assert evaluate(fitted, X, BAGS, inverse="pseudo-inverse").inverse == "pseudo-inverse"
 
 
 def test_the_top_level_names(fitted):
@@ -92,8 +90,16 @@ def test_the_test_prior_of_the_classifier_is_used_unless_another_is_given():
     np.testing.assert_allclose(evaluate(clf, X, BAGS).test_prior, [0.5, 0.2, 0.3])
     other = evaluate(clf, X, BAGS, test_prior=[0.2, 0.2, 0.6])
     np.testing.assert_allclose(other.test_prior, [0.2, 0.2, 0.6])
-    scores = evaluate(clf, X, BAGS, inverse="pseudo-inverse")
-    assert scores.accuracy == pytest.approx(clf.score(X, BAGS))
+
+
+@pytest.mark.filterwarnings("ignore::unbag.exceptions.ImplausibleEstimateWarning")
+@pytest.mark.parametrize("test_prior", [None, {"ant": 0.2, "bee": 0.3, "cow": 0.5}])
+def test_score_is_the_accuracy_of_evaluate_to_the_last_digit(test_prior):
+    clf = classifier(test_prior=test_prior).fit(X_TRAIN, BAGS_TRAIN)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        some = rng.random(len(X)) < rng.uniform(0.1, 0.9, len(BAGS) // 400).repeat(400)
+        assert float(evaluate(clf, X[some], BAGS[some]).accuracy) == clf.score(X[some], BAGS[some])
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2])
@@ -231,6 +237,57 @@ class TestRepeatedRows:
         assert evaluate(fitted, X, BAGS).design_effect == 1.0
 
 
+class TestPartsOfExactBags:
+    """Which share of each bag is held out decides how much its classes vary."""
+
+    @staticmethod
+    def width(report):
+        return report.accuracy.high - report.accuracy.low
+
+    def test_bags_know_which_share_a_part_of_them_is(self, fitted):
+        bags = unbag.Bags(X, BAGS, THETA)
+        _, part = bags.train_test_split(0.25, random_state=0)
+        for rows in (part, part.take(np.argsort(part.bag_index, kind="stable")), part.present()):
+            report = evaluate(fitted, rows, sampling="exact")
+            np.testing.assert_allclose(report.held_out_share, 0.25)
+        told = evaluate(fitted, part, sampling="exact", held_out_share=0.25)
+        assert told.interval == report.interval
+        free, whole = (
+            evaluate(fitted, part),
+            evaluate(fitted, part, sampling="exact", held_out_share=1),
+        )
+        assert free.held_out_share is None
+        assert self.width(whole) < self.width(told) < self.width(free)
+        np.testing.assert_array_equal(
+            evaluate(fitted, bags, sampling="exact").held_out_share, np.ones(4)
+        )
+
+    def test_also_of_bags_with_other_priors_and_without_rows(self, fitted):
+        bags = unbag.Bags(X, BAGS, THETA)
+        rows = np.flatnonzero(BAGS != "e")
+        part = bags.take(rows[rows % 2 == 0])
+        report = evaluate(fitted, part, sampling="exact", priors=THETA.iloc[::-1])
+        np.testing.assert_allclose(report.held_out_share, 0.5)
+        assert report.n_bags == 3
+        model = LogisticRegression().fit(X_TRAIN, Y_TRAIN)
+        np.testing.assert_allclose(evaluate(model, part, sampling="exact").held_out_share, 0.5)
+
+    def test_shares_by_bag(self):
+        shares = {"w": 0.1, "s": 1.0, "n": 0.5, "e": 0.25}
+        by_name = evaluate_predictions(
+            Y, BAGS, priors=THETA, sampling="exact", held_out_share=shares
+        )
+        in_order = evaluate_predictions(
+            Y, BAGS, priors=THETA, sampling="exact", held_out_share=[0.5, 0.25, 1.0, 0.1]
+        )
+        assert by_name.interval == in_order.interval
+        np.testing.assert_array_equal(by_name.held_out_share, [0.5, 0.25, 1.0, 0.1])
+        other = evaluate_predictions(
+            Y, BAGS, priors=THETA, sampling="exact", held_out_share=[0.1, 0.25, 1.0, 0.5]
+        )
+        assert by_name.interval != other.interval
+
+
 class TestBadInput:
     """Messages name the parameter, what is allowed and what came."""
 
@@ -253,10 +310,33 @@ class TestBadInput:
             ({"level": "high"}, r"level must be a number in \(0, 1\), got 'high'"),
             ({"sampling": "census"}, "sampling must be one of 'iid', 'exact', got 'census'"),
             ({"inverse": "best"}, "inverse must be one of 'size-weighted', .* got 'best'"),
-            ({"prior_errors": np.ones((3, 3))}, r"prior_errors must be an array of shape \(4, 3\)"),
+            (
+                {"prior_errors": np.ones((3, 3))},
+                r"prior_errors must be of the priors' shape \(4, 3\)",
+            ),
             (
                 {"prior_errors": -np.ones((4, 3))},
-                "prior_errors must be standard errors of 0 or mor",
+                "prior_errors must be finite and non-negative, got -1",
+            ),
+            (
+                {"held_out_share": 0.5},
+                "held_out_share must be left out unless sampling is 'exact', got sampling='iid'",
+            ),
+            (
+                {"held_out_share": [0.5, 0.5], "sampling": "exact"},
+                "held_out_share must be one number or 4, one per bag, got 2",
+            ),
+            (
+                {"held_out_share": [0.5, 0.0, 1.0, 1.0], "sampling": "exact"},
+                "held_out_share must be above 0 and at most 1, got 0.5, 0.0",
+            ),
+            (
+                {"held_out_share": 1.5, "sampling": "exact"},
+                "held_out_share must be above 0 and at most 1, got 1.5",
+            ),
+            (
+                {"held_out_share": {"n": 0.5}, "sampling": "exact"},
+                "held_out_share must be given for every bag of the priors",
             ),
             ({"cost": np.ones((2, 2))}, r"cost must be an array of shape \(3, 3\), got shape \(2"),
             ({"cost": np.full((3, 3), np.nan)}, "cost must be finite, got NaN"),

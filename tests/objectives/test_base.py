@@ -1,3 +1,5 @@
+"""What all objectives promise: the naive loop, gradients, stacks, unbiasedness, messages."""
+
 import copy
 import math
 
@@ -14,15 +16,16 @@ from unbag.objectives import (
     OBJECTIVES,
     GeneralizedCrossEntropy,
     RiskObjective,
-    cross_entropy,
-    generalized_cross_entropy,
     get,
     get_loss,
 )
 from unbag.training.batches import ShuffledBatches, StratifiedBatches, WholeBagBatches
 
 THETA = [[0.8, 0.2], [0.3, 0.7]]
+
+
 TOLERANCE = 1e-9
+
 
 # Hyperparameters other than the defaults, by objective; every one must work with none too.
 PARAMETERS = {
@@ -37,8 +40,14 @@ PARAMETERS = {
     "bag-likelihood": [{}],
     "matched-likelihood": [{}, {"matching": 0.0}, {"matching": 50.0}],
 }
+
+
 CASES = [(name, parameters) for name, many in PARAMETERS.items() for parameters in many]
+
+
 CASE_IDS = [f"{name} {parameters}" for name, parameters in CASES]
+
+
 RISK_OBJECTIVES = [name for name, cls in OBJECTIVES.items() if issubclass(cls, RiskObjective)]
 
 
@@ -70,9 +79,6 @@ def assert_same(got, expected, batch):
 
 def test_no_objective_is_forgotten():
     assert list(PARAMETERS) == list(naive.NAIVE) == list(OBJECTIVES)
-
-
-# ---------------------------------------------------------------------- against the naive loop
 
 
 @pytest.mark.parametrize(("name", "parameters"), CASES, ids=CASE_IDS)
@@ -125,159 +131,6 @@ def test_biased_with_the_bags_shares_among_all_rows():
     assert_same(evaluate(build("biased", batch, bag_shares=shares), batch), sum(terms), batch)
 
 
-def test_bag_likelihood_of_unequal_bags_equals_the_score_of_evaluation():
-    batch = naive.random_batch(4, 3)
-    sizes = torch.bincount(batch.bag_index, minlength=4)
-    shares = (sizes / sizes.sum()).numpy()
-    value = get("bag-likelihood", batch.theta, bag_shares=shares)(batch.logits, batch.bag_index)
-    score = unbag.evaluation.bag_log_loss(
-        torch.softmax(batch.logits, 1).detach().numpy(),
-        batch.bag_index.numpy(),
-        priors=batch.theta.numpy(),
-    )
-    assert value.item() == pytest.approx(score, rel=1e-9)
-
-
-def test_bag_likelihood_is_least_at_the_true_posterior():
-    problem = DiscreteProblem()
-    theta = torch.tensor([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.3, 0.3, 0.4]])
-    theta = theta.double()
-    shares = torch.tensor([0.1, 0.2, 0.3, 0.4]).double()
-    chance = shares[:, None] * problem.x_given_bag(theta)  # (M, X), of bag and x
-    m, x = torch.cartesian_prod(torch.arange(4), torch.arange(4)).T
-    objective = get("bag-likelihood", theta, bag_shares=shares)
-    logits = torch.zeros(4, 3, dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS([logits], max_iter=500, line_search_fn="strong_wolfe")
-
-    def value():
-        optimizer.zero_grad()
-        loss = objective(logits[x], m, weight=chance[m, x])
-        loss.backward()
-        return loss
-
-    least = optimizer.step(value)
-    assert least > 0
-    pooled = shares @ theta
-    joint = pooled[:, None] * problem.x_given_class  # (K, X)
-    torch.testing.assert_close(torch.softmax(logits, 1).T, joint / joint.sum(0), atol=1e-3, rtol=0)
-
-
-@pytest.mark.parametrize("name", ["bag-likelihood", "matched-likelihood"])
-def test_likelihoods_take_a_class_that_no_bag_has_for_impossible(name):
-    bag_index = torch.tensor([0, 0, 0, 1, 1, 1])
-    objective = get(name, [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])
-    logits = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
-    value = objective(logits, bag_index)
-    value.backward()
-    assert torch.isfinite(value)
-    assert (logits.grad[:, 2] > 0).all()  # its probability is lowered for every row
-    if name == "matched-likelihood":
-        return  # its floor of shares depends on the number of classes
-    # Where it has none, nothing differs from a table without it.
-    logits = logits.detach()
-    logits[:, 2] = -1e3
-    without = get(name, [[1.0, 0.0], [0.5, 0.5]])(logits[:, :2], bag_index)
-    torch.testing.assert_close(objective(logits, bag_index), without)
-
-
-def distance(logits, bag_index, theta):
-    """The part that matched-likelihood adds to bag-likelihood."""
-    added = get("matched-likelihood", theta)(logits, bag_index)
-    return (added - get("bag-likelihood", theta)(logits, bag_index)).item()
-
-
-def test_the_matched_distance_has_no_bias_from_few_rows():
-    problem = DiscreteProblem()
-    theta = torch.tensor([[0.6, 0.3, 0.1], [0.1, 0.2, 0.7]]).double()
-    joint = theta.mean(0)[:, None] * problem.x_given_class
-    logits = torch.log(joint / joint.sum(0)).T  # of the true posterior
-    values = []
-    for seed in range(2000):
-        x, bag_index = problem.draw(theta, [4, 4], seed)
-        values.append(distance(logits[x], bag_index, theta))
-    mean, error = np.mean(values), np.std(values) / math.sqrt(len(values))
-    assert abs(mean) < 4 * error
-    assert error < 0.02  # a plain square of the mean would have a mean of 0.4
-
-
-def test_the_matched_distance_punishes_knowing_bags_by_heart_and_spares_timid_models():
-    theta = torch.tensor([[0.6, 0.4], [0.4, 0.6]]).double()
-    bag_index = torch.arange(2).repeat_interleave(50)
-    by_heart = 20 * torch.nn.functional.one_hot(bag_index, 2).double()
-    assert distance(by_heart, bag_index, theta) > 1
-    assert abs(distance(0.01 * by_heart, bag_index, theta)) < 0.001
-    right = 20 * torch.nn.functional.one_hot((torch.arange(100) % 5 < 3).long(), 2).double()
-    right[:50] = right[:50].flip(1)
-    assert -0.2 < distance(right, bag_index, theta) < 0  # of exact shares, noise cannot cancel
-
-
-def test_a_bag_with_one_row_in_a_batch_has_no_pairs():
-    logits = torch.randn(2, 2, dtype=torch.float64)
-    assert distance(logits, torch.tensor([0, 1]), THETA) == 0
-
-
-@pytest.mark.parametrize("progress", [0.0, 0.1, 0.4, 1.0])
-def test_consistency_equals_the_naive_loop(progress):
-    batch = naive.random_batch(7, 3, n=40)
-    torch.manual_seed(0)
-    model = torch.nn.Linear(5, 3, dtype=torch.float64)
-    inputs = torch.rand(40, 5, dtype=torch.float64)
-    batch.logits = model(inputs)
-    objective = build("prop-cr", batch, probe=3.0, radius=0.5, consistency=0.2)
-
-    torch.manual_seed(1)
-    value = objective(batch.logits, batch.bag_index, model=model, inputs=inputs, progress=progress)
-    torch.manual_seed(1)
-    noise = torch.rand_like(inputs) - 0.5
-    weight = 0.2 * math.exp(-5 * (1 - min(progress / 0.4, 1)) ** 2)
-    shift = naive.consistency(model, inputs, noise, probe=3.0, radius=0.5)
-    expected = naive.prop(batch) + weight * shift
-
-    parameters = list(model.parameters())
-    got = torch.autograd.grad(value, parameters, retain_graph=True)
-    want = torch.autograd.grad(expected, parameters)
-    assert naive.relative_difference(value.detach(), expected.detach()) <= TOLERANCE
-    for gradient, expected_gradient in zip(got, want, strict=True):
-        assert naive.relative_difference(gradient, expected_gradient) <= TOLERANCE
-
-
-def test_perturbation_has_the_radius_and_does_more_than_noise():
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(20, 50), torch.nn.ReLU(), torch.nn.Linear(50, 3))
-    inputs = torch.rand(300, 20)
-    logits = model(inputs).detach()
-    seen = []
-    model.register_forward_hook(lambda _module, arguments, _output: seen.append(arguments[0]))
-    get("prop-cr", torch.eye(3), radius=0.7)(
-        logits, torch.arange(300) % 3, model=model, inputs=inputs
-    )
-    found = (seen[-1] - inputs).detach()
-    torch.testing.assert_close(found.norm(dim=1), torch.full((300,), 0.7), rtol=1e-3, atol=0)
-    random = torch.randn(300, 20)
-    random = 0.7 * random / random.norm(dim=1, keepdim=True)
-
-    @torch.no_grad()
-    def shift(perturbation):
-        log_p, log_q = logits.log_softmax(-1), model(inputs + perturbation).log_softmax(-1)
-        return float((log_p.exp() * (log_p - log_q)).sum(1).mean())
-
-    assert shift(found) > 2 * shift(random)
-
-
-def test_consistency_leaves_running_statistics_alone():
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
-    inputs, bag_index = torch.rand(8, 4), torch.arange(8) % 3
-    logits = model(inputs)
-    before = copy.deepcopy(model.state_dict())
-    get("prop-cr", torch.eye(3))(logits, bag_index, model=model, inputs=inputs).backward()
-    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
-    assert model[1].track_running_stats
-
-
-# ------------------------------------------------------------------------------------- stacking
-
-
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_a_stack_equals_each_objective_alone(name):
     many = PARAMETERS[name]
@@ -316,9 +169,6 @@ def test_one_objective_takes_many_batches(name):
     together = objective.reduce(objective.statistics(logits, bag_index))
     each = torch.stack([evaluate(objective, b) for b in batches])
     torch.testing.assert_close(together, each, rtol=TOLERANCE, atol=0)
-
-
-# ------------------------------------------------------------------------ gradients and precision
 
 
 @pytest.mark.parametrize(("name", "parameters"), CASES, ids=CASE_IDS)
@@ -367,9 +217,6 @@ def test_sign_of_the_regulariser_is_constant_for_the_gradient():
     )
 
 
-# ------------------------------------------------------------------------------- pure bags
-
-
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
@@ -396,9 +243,6 @@ def test_pure_bags_in_proportion_give_cross_entropy(name, parameters):
     torch.testing.assert_close(
         torch.autograd.grad(value, logits)[0], torch.autograd.grad(expected, logits)[0]
     )
-
-
-# -------------------------------------------------- unbiased (more of it in slow/test_unbiasedness)
 
 
 def test_the_rewritten_risk_of_whole_distributions_is_the_risk():
@@ -443,9 +287,6 @@ def test_batches_of_whole_bags_are_unbiased():
     np.testing.assert_allclose(means, of_all_rows, rtol=1e-9)
 
 
-# ------------------------------------------------------------------------------ use as a module
-
-
 def test_objectives_are_modules_with_buffers_and_no_parameters():
     objective = get("u-prr", THETA, test_prior=[0.5, 0.5], alpha=0.3)
     assert list(objective.parameters()) == []
@@ -460,41 +301,6 @@ def test_priors_and_test_prior_may_be_matched_by_name():
     by_name = get("unbiased", named, test_prior={"no": 0.9, "yes": 0.1})
     by_place = get("unbiased", THETA, test_prior=[0.1, 0.9])
     assert torch.equal(by_name(logits, bag_index), by_place(logits, bag_index))
-
-
-# ---------------------------------------------------------------------------------------- losses
-
-
-@pytest.mark.parametrize("n_classes", [4, 20])  # short rows take another way on the CPU
-def test_losses_of_every_class(n_classes):
-    logits = torch.randn(8, n_classes, dtype=torch.float64)
-    for loss in ("cross_entropy", "generalized_cross_entropy"):
-        of_class = [getattr(naive, loss)(logits, k) for k in range(n_classes)]
-        losses = getattr(unbag.objectives, loss)(logits)
-        torch.testing.assert_close(losses, torch.stack(of_class, 1))
-        stacked = getattr(unbag.objectives, loss)(logits.view(2, 4, n_classes))
-        assert torch.equal(stacked.flatten(0, 1), losses)
-        assert torch.equal(getattr(unbag.objectives, loss)(logits[0]), losses[0])
-    eta = logits.softmax(1)
-    torch.testing.assert_close(GeneralizedCrossEntropy(q=1.0)(logits), 1 - eta)
-    torch.testing.assert_close(
-        GeneralizedCrossEntropy(q=1e-7)(logits), cross_entropy(logits), rtol=1e-5, atol=0
-    )
-
-
-def test_generalized_cross_entropy_is_bounded_and_its_gradient_finite():
-    logits = torch.tensor([[500.0, -500.0, 0.0]], requires_grad=True)
-    losses = generalized_cross_entropy(logits)
-    assert losses.min() >= 0
-    assert losses.max() <= 1 / 0.7
-    losses.sum().backward()
-    assert torch.isfinite(logits.grad).all()
-
-
-def test_losses_by_name():
-    assert get_loss("cross-entropy") is cross_entropy
-    assert repr(get_loss("generalized-cross-entropy")) == "GeneralizedCrossEntropy(q=0.7)"
-    assert get_loss(F.softplus) is F.softplus
 
 
 @pytest.mark.parametrize(
@@ -595,19 +401,3 @@ def test_bad_batches(arguments, message):
     objective = get("unbiased", THETA, test_prior=[0.5, 0.5], loss=loss)
     with pytest.raises(InvalidInputError, match=message):
         objective(**batch)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"inputs": torch.zeros(2, 3)}, "model must be given, since prop-cr perturbs the inputs"),
-        ({"model": torch.nn.Linear(3, 2)}, "inputs must be given"),
-        (
-            {"model": torch.nn.Linear(3, 2), "inputs": torch.zeros(2, 3), "progress": 1.5},
-            r"progress must be a number in \[0, 1\], got 1.5",
-        ),
-    ],
-)
-def test_consistency_needs_the_model_and_its_inputs(given, message):
-    with pytest.raises(InvalidInputError, match=message):
-        get("prop-cr", THETA)(torch.zeros(2, 2), torch.tensor([0, 1]), **given)

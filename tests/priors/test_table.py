@@ -1,3 +1,5 @@
+"""The table of class priors: what it reads, refuses and matches."""
+
 import copy
 import datetime
 import pickle
@@ -10,18 +12,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unbag.exceptions import ConditioningWarning, InvalidInputError, RankError
+from unbag.exceptions import InvalidInputError
 from unbag.priors import (
     ClassPriors,
-    asymmetric,
-    check_test_prior,
-    non_square,
-    perturb,
-    risk_weights,
-    symmetric,
 )
 
 quick = settings(deadline=None, max_examples=40)
+
+
 TABLE = [[0.8, 0.2], [0.3, 0.7]]
 
 
@@ -71,7 +69,7 @@ def test_unnamed_sources_get_numbers_as_names(source):
         ([[50, 50], [60.1, 40]], "percentages: divide them by 100, or use .*normalize=True"),
         ({"a": {"x": 1.0}, "b": {"x": 0.5, "y": 0.5}}, "none for bag 'a' and class 'y'"),
         ({"a": [0.5, 0.5], "b": [1.0]}, "2 shares for every bag, got 1 for bag 'b'"),
-        ({"a": 0.5}, "a list of shares for every bag, one a class, got 0.5 for bag 'a'"),
+        ({"a": 0.5}, "a list of shares for every bag, one per class, got 0.5 for bag 'a'"),
         (pl.DataFrame({"no": [0.5], "yes": [0.5]}), "a column 'bag', got only .*'no', 'yes'"),
         (pd.DataFrame({"bag": ["a"], "no": [1.0]}), r"set_index\('bag'\)"),
         (pd.DataFrame(TABLE, index=["a", "a"]), "bag_ids must be all different, got 'a' more"),
@@ -142,6 +140,8 @@ def test_encode_matches_equal_ids_whatever_holds_them(known, rows):
 
 
 DAYS = ["2024-01-31", "2024-02-29"]
+
+
 DATES = {
     "date": [datetime.date.fromisoformat(day) for day in DAYS],
     "datetime": [datetime.datetime.fromisoformat(day) for day in DAYS],
@@ -247,106 +247,3 @@ def test_inseparable_classes_are_grouped(table, groups):
 def test_two_groups_of_inseparable_classes_stay_apart():
     pairs = np.repeat([[0.4, 0.1], [0.1, 0.4], [0.3, 0.2], [0.25, 0.25]], 2, axis=1)
     assert ClassPriors(pairs).inseparable_classes() == [(0, 1), (2, 3)]
-
-
-@given(
-    st.integers(2, 8),
-    st.floats(0.02, 1.0),
-    st.integers(0, 2**31),
-    st.sampled_from(["symmetric", "asymmetric", "non_square", "perturbed"]),
-)
-@quick
-def test_generators_and_weights(n_classes, a, seed, kind):
-    theta = {
-        "symmetric": lambda: symmetric(n_classes, a),
-        "asymmetric": lambda: asymmetric(n_classes, seed),
-        "non_square": lambda: non_square(n_classes, seed),
-        "perturbed": lambda: perturb(asymmetric(n_classes, seed), 0.05, seed),
-    }[kind]()
-    assert theta.shape == ((2 if kind == "non_square" else 1) * n_classes, n_classes)
-    assert (theta >= 0).all()
-    np.testing.assert_allclose(theta.sum(axis=1), 1, atol=1e-12)
-    pi = np.random.default_rng(seed).dirichlet(np.ones(n_classes))
-    weights = risk_weights(theta, pi, warn=False)
-    np.testing.assert_allclose(weights.T @ theta, np.diag(pi), atol=1e-7)
-
-
-def test_asymmetric_shares_keep_to_their_range():
-    theta = asymmetric(10, random_state=0)
-    off = theta[~np.eye(10, dtype=bool)]
-    assert off.max() <= 0.1
-    assert abs(off.mean() - 0.05) < 0.01
-    np.testing.assert_array_equal(theta, asymmetric(10, random_state=np.random.default_rng(0)))
-    assert not np.allclose(*np.split(non_square(10, random_state=0), 2))
-
-
-def test_perturb_changes_every_share_but_the_largest_by_the_rate():
-    theta = asymmetric(5, random_state=0)
-    noisy = perturb(theta, 0.1, random_state=np.random.RandomState(1))
-    ratio = (noisy / theta)[~np.eye(5, dtype=bool)]
-    assert set(ratio.round(9)) == {0.9, 1.1}
-    named = perturb(ClassPriors(theta, list("abcde")), 0.1, random_state=np.random.RandomState(1))
-    assert named.bag_ids.tolist() == list("abcde")
-    np.testing.assert_allclose(named.values, noisy)
-    assert isinstance(perturb(pd.DataFrame(TABLE), 0.1), ClassPriors)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: symmetric(1, 0.5), "n_classes must be"),
-        (lambda: symmetric(3, 0), r"a must be a number in \(0, 1\]"),
-        (lambda: asymmetric(2.5), "n_classes must be"),
-        (lambda: asymmetric(3, random_state="x"), "random_state must be"),
-        (lambda: perturb(TABLE, 1.0), "rate must be"),
-        (lambda: perturb(np.full((50, 10), 0.1), 0.9, 0), "share of bag .* negative; lower it"),
-    ],
-)
-def test_bad_settings_of_generators(call, message):
-    with pytest.raises(InvalidInputError, match=message):
-        call()
-
-
-@pytest.mark.parametrize(
-    "given_prior", [[0.1, 0.9], {"no": 0.9, "yes": 0.1}, pd.Series({"no": 0.9, "yes": 0.1})]
-)
-def test_test_prior_is_put_in_the_order_of_classes(given_prior):
-    np.testing.assert_allclose(check_test_prior(given_prior, np.array(["yes", "no"])), [0.1, 0.9])
-
-
-@pytest.mark.parametrize(
-    ("given_prior", "message"),
-    [
-        ([0.5, 0.3, 0.2], "2 shares, one for each class, got 3"),
-        ([0.5, 0.4], "sum to 1, got the sum 0.9"),
-        ([1.5, -0.5], "non-negative"),
-        ([np.nan, 1], "finite"),
-        (None, "1-dimensional"),
-        ({1: 1.0}, "a share for every class, got none for 2"),
-        ({1: 0.5, 2: 0.3, 3: 0.2}, "unknown 3"),
-        ({"1": 0.5, "2": 0.5}, r"the priors have 1 \(int\), test_prior has '1' \(str\)"),
-    ],
-)
-def test_bad_test_priors(given_prior, message):
-    with pytest.raises(InvalidInputError, match=message):
-        check_test_prior(given_prior, np.array([1, 2]))
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ([[0.5, 0.25, 0.25], [0.2, 0.4, 0.4], [0.9, 0.05, 0.05]], "'y', 'z' .*shares differ"),
-        ([[0.5, 0.5, 0], [0.2, 0.8, 0], [0.1, 0.9, 0]], "class 'z' is in no bag"),
-        ([[0.5, 0.2, 0.3], [0.1, 0.7, 0.2]], "'x', 'y', 'z' .*at least 3 bags are needed"),
-    ],
-)
-def test_weights_refuse_priors_without_full_rank(table, message):
-    with pytest.raises(RankError, match=message):
-        risk_weights(ClassPriors(table, classes=["x", "y", "z"]), [0.2, 0.3, 0.5])
-
-
-def test_ill_conditioned_priors_warn():
-    theta = symmetric(2, a=0.005)
-    with pytest.warns(ConditioningWarning, match="condition number 200, .*weights 200"):
-        risk_weights(theta, [0.5, 0.5])
-    risk_weights(theta, [0.5, 0.5], warn=False)

@@ -1,0 +1,150 @@
+"""How much shares of predictions in bags vary: the one home of label-free variances."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unbag.priors import ClassPriors, PriorErrors
+
+__all__ = ["SAMPLINGS", "BagSample", "class_noise"]
+
+SAMPLINGS = ("iid", "exact")
+
+_Floats = NDArray[np.float64]
+
+
+def class_noise(
+    sampling: str, counts: _Floats, held_out_share: float | _Floats | None = None
+) -> _Floats:
+    r"""Give the variance of the classes of each bag's rows, over that of rows drawn freely.
+
+    It is 1 for rows drawn freely and 0 where the class counts of these rows match the shares. Of
+    bags of N rows whose counts match as wholes, n rows that were chosen at random have class counts
+    with the variance of draws without replacement,
+
+    .. math:: \frac{N - n}{N - 1}, \qquad N = \frac{n}{f}
+
+    times that of free draws, where f is the share held out.
+
+    Parameters
+    ----------
+    sampling : {"iid", "exact"}
+    counts : array of shape (M,)
+        Rows of every bag, n.
+    held_out_share : float or array of shape (M,), optional
+        f, for "exact"; 1 by default.
+
+    Returns
+    -------
+    array of shape (M,)
+
+    Examples
+    --------
+    >>> class_noise("exact", np.array([50.0, 100.0]), 0.25).round(3)
+    array([0.754, 0.752])
+    """
+    if sampling == "iid":
+        return np.ones(len(counts))
+    whole = counts / (1.0 if held_out_share is None else held_out_share)
+    return np.asarray((whole - counts) / np.where(whole > 1, whole - 1, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class BagSample:
+    r"""Sizes and class shares of bags, and how well the shares are those of the rows.
+
+    The shares :math:`V_{mk}` of bag m predicted as class k have mean :math:`v = \Theta C`, with the
+    confusion matrix C. They vary by the predictions of rows whose class is known, by the classes of
+    the rows, and by errors of Θ.
+
+    Parameters
+    ----------
+    theta : array of shape (M, K)
+    counts : array of shape (M,)
+        Rows of every bag, n.
+    noise : array of shape (M,)
+        What :func:`class_noise` gives.
+    errors : PriorErrors, optional
+    """
+
+    theta: _Floats
+    counts: _Floats
+    noise: _Floats
+    errors: PriorErrors | None = None
+
+    @classmethod
+    def of(
+        cls,
+        priors: ClassPriors,
+        counts: NDArray[np.generic],
+        sampling: str = "iid",
+        held_out_share: float | _Floats | None = None,
+        errors: PriorErrors | None = None,
+    ) -> "BagSample":
+        """Describe bags by how their rows were drawn."""
+        rows = np.asarray(counts, dtype=np.float64)
+        return cls(priors.values, rows, class_noise(sampling, rows, held_out_share), errors)
+
+    def variance(self, weights: _Floats, confusion: _Floats) -> _Floats:
+        r"""Variance of an estimate with weights W of the shares of predictions.
+
+        .. math:: \sum_m \frac{1}{n_m} \Bigl( \sum_k v_{mk} W_{mk}^2
+            - \sum_y \theta_{my} g_{my}^2 + u_m \bigl( \sum_y \theta_{my} g_{my}^2
+            - (\sum_y \theta_{my} g_{my})^2 \bigr) \Bigr), \quad g = W C^\top
+
+        with the class noise u. Errors dΘ of the priors move the estimate by
+        :math:`-\sum_{my} g_{my} \, d\theta_{my}`.
+
+        Parameters
+        ----------
+        weights : array of shape (..., M, K)
+        confusion : array of shape (..., K, K)
+
+        Returns
+        -------
+        array of shape (...)
+        """
+        shares = self.theta @ confusion
+        second = (shares * weights).sum(-1) ** 2
+        gradient = None
+        if self.errors is not None or (self.noise < 1).any():
+            gradient = weights @ np.swapaxes(confusion, -1, -2)  # (..., M, K)
+            by_class = (self.theta * gradient**2).sum(-1)
+            second = self.noise * second + (1 - self.noise) * by_class
+        within = np.maximum((shares * weights**2).sum(-1) - second, 0)
+        total = (within / self.counts).sum(-1)
+        if self.errors is not None and gradient is not None:
+            total = total + self.errors.added_variance(gradient)
+        return np.asarray(total)
+
+    def share_variance(self, columns: _Floats) -> _Floats:
+        """Variance of the share of each bag that is predicted as one class.
+
+        It is :meth:`variance` where only weights of that class are not zero, which then enter as
+        Σ_m w_m² times this.
+
+        Parameters
+        ----------
+        columns : array of shape (..., K)
+            The column of the confusion matrix that belongs to the class.
+
+        Returns
+        -------
+        array of shape (..., M)
+        """
+        mean = columns @ self.theta.T
+        second = self.noise * mean**2 + (1 - self.noise) * (columns**2 @ self.theta.T)
+        total = np.maximum(mean - second, 0) / self.counts
+        return np.asarray(
+            total if self.errors is None else total + self.errors.added_by_bag(columns)
+        )
+
+    def prediction_covariance(self, confusion: _Floats) -> _Floats:
+        """Covariance of the predicted class, as indicators, of a row of each bag: (M, K, K)."""
+        shares = self.theta @ confusion  # (M, K)
+        diagonal = shares[:, :, None] * np.eye(shares.shape[1])
+        pairs = shares[:, :, None] * shares[:, None, :]
+        by_class = np.einsum("my,yj,yk->mjk", self.theta, confusion, confusion)
+        noise = self.noise[:, None, None]
+        return np.asarray(diagonal - noise * pairs - (1 - noise) * by_class)

@@ -1,0 +1,26 @@
+"""Class priors Θ: the share of every class in every bag, and what follows from them.
+
+The generators make the settings of the paper; :func:`risk_weights` turns Θ and a test prior
+into the weights W under which partial risks add up to the ordinary classification risk.
+"""
+
+from unbag.priors.errors import PriorErrors, match_bags
+from unbag.priors.generators import asymmetric, non_square, perturb, symmetric
+from unbag.priors.shares import ILL_CONDITIONED, check_test_prior, prior_shift, risk_weights
+from unbag.priors.table import BAG_COLUMN, RANK_TOLERANCE, ClassPriors
+
+__all__ = [
+    "BAG_COLUMN",
+    "ILL_CONDITIONED",
+    "RANK_TOLERANCE",
+    "ClassPriors",
+    "PriorErrors",
+    "asymmetric",
+    "check_test_prior",
+    "match_bags",
+    "non_square",
+    "perturb",
+    "prior_shift",
+    "risk_weights",
+    "symmetric",
+]

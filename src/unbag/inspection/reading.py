@@ -1,4 +1,4 @@
-"""Read what ``inspect`` takes besides Θ: bag sizes, and standard errors of the shares."""
+"""Read bag sizes and standard errors of the shares for ``inspect``."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -84,7 +84,7 @@ def read_errors(prior_errors: Any, table: ClassPriors) -> Floats:
     single = (errors > 0).sum(1) == 1
     if single.any():
         got = f"a single one in bag {shorten(table.bag_ids[single])}"
-        remedy = "the shares of a bag sum to 1, so one cannot be off alone."
+        remedy = "the shares of a bag sum to 1, so one of them cannot be wrong alone."
         raise invalid("prior_errors", "positive for no or several classes of a bag", got, remedy)
     return errors
 
@@ -98,7 +98,7 @@ def _read_row(row: Any, table: ClassPriors) -> Any:
 
 
 def _match_all(name: str, keys: list[Any], table: ClassPriors) -> Ints:
-    """Where the entry of each bag is among the keys; bags and keys must be the same."""
+    """Position of each bag among the keys; bags and keys must be the same."""
     ids = id_array(name, keys)
     given = index_ids(name, ids)
     absent = [bag for bag in table.bag_ids if not _has(given, bag)]
@@ -114,7 +114,7 @@ def _match_all(name: str, keys: list[Any], table: ClassPriors) -> Ints:
 
 
 def _match_classes(keys: list[Any], table: ClassPriors) -> Ints:
-    """Where the entry of each class is among the keys."""
+    """Position of each class among the keys."""
     ids = id_array("prior_errors", keys)
     given = index_ids("prior_errors", ids)
     known = index_ids("priors", table.classes)
@@ -127,5 +127,5 @@ def _match_classes(keys: list[Any], table: ClassPriors) -> Ints:
 
 
 def _has(index: dict[Any, int], value: Any) -> bool:
-    """Whether an index of ids has this one, by kind and value."""
+    """Whether an index of ids holds this one, by kind and value."""
     return next(iter(index_ids("ids", np.array([value])))) in index

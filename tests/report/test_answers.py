@@ -36,7 +36,7 @@ def test_a_good_model(run):
     assert status == "go"
     assert good["answer"] == "It is right for about 95.0\xa0% of new rows."
     assert "12,000 held-out rows (95\xa0% interval: 93.4\xa0% to 96.5\xa0%)" in good["points"][0]
-    assert "most common class, a, would be right for 50.0\xa0%" in good["points"][1]
+    assert "most common class, “a”, would be right for 50.0\xa0%" in good["points"][1]
     assert trust == {
         "question": "Can I trust it?",
         "answer": "Yes, as far as it can be tested without labels.",
@@ -70,7 +70,7 @@ def test_an_estimate_above_100_percent_stops(run):
 def test_a_model_no_better_than_one_class(run, right, status):
     got, _, trust, following = answers(run, right=right, rows=300)
     assert got == status
-    words = {"stop": "It is no better than always answering a", "care": "It is not clearly better"}
+    words = {"stop": "Always answering “a” would be right", "care": "It is not clearly better"}
     assert words[status] in trust["points"][0]
     assert any("unbag predict" in step for step in following["points"]) == (status == "care")
 

@@ -19,6 +19,7 @@ __all__ = [
     "priors_picture",
     "reliability_chart",
     "risk_curve",
+    "shares_are_dots",
     "shares_chart",
 ]
 
@@ -54,11 +55,13 @@ def priors_picture(part: Part) -> Markup:
 def confusion_picture(part: Part) -> Markup:
     """Draw the confusion matrix of many classes."""
     raw = np.array(part["raw"], dtype=np.float64)
+    shades = np.sqrt(np.clip(raw, 0, 1))
     layers: list[tuple[str, Any]] = [("estimate", raw)]
     if part["low"] is not None:
         layers += [("interval from", part["low"]), ("interval to", part["high"])]
+        shades[np.array(part["low"], dtype=np.float64) <= 0] = 0  # cannot be told from 0
     return heat_picture(
-        np.sqrt(np.clip(raw, 0, 1)),
+        shades,
         part["classes"],
         part["classes"],
         layers,
@@ -68,15 +71,20 @@ def confusion_picture(part: Part) -> Markup:
     )
 
 
+def shares_are_dots(priors: Part) -> bool:
+    """Whether every class of every bag is drawn as a dot."""
+    return len(priors["bags"]) * len(priors["classes"]) <= _MOST_DOTS
+
+
 def shares_chart(part: Part, priors: Part) -> Markup:
-    """Draw predicted against known shares: dots, or cells that count them where they are many."""
+    """Draw predicted against known shares: as dots, or counted in cells where they are many."""
     known = np.array(priors["shares"], dtype=np.float64)  # (M, K)
     predicted = np.array(part["predicted"], dtype=np.float64)  # None becomes NaN
     pairs = np.argwhere(~np.isnan(predicted))
     largest = max(known.max(), float(np.nanmax(predicted, initial=0)))
     limit = nice_limit(largest)
     label = "Predicted share against known share of every class in every bag"
-    if len(pairs) > _MOST_DOTS:
+    if not shares_are_dots(priors):
         return _density(known, predicted, limit, label)
     points = [
         Point(
@@ -110,6 +118,10 @@ def _density(known: Floats, predicted: Floats, limit: float, label: str) -> Mark
         label=label,
         counts=True,
         square=True,
+        over=Markup(
+            '<svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">'
+            '<path class="diagonal" d="M0 100L100 0"/></svg>'
+        ),
     )
     axis = Markup(
         '<div class="axis"><span>0</span><span>known share (upwards: predicted share)</span>'

@@ -49,6 +49,7 @@ def heat_picture(
     label: str,
     counts: bool = False,
     square: bool = False,
+    over: str = "",
 ) -> Markup:
     """Make a picture of one pixel per cell, and beside it, as JSON, what each cell tells on hover.
 
@@ -67,7 +68,9 @@ def heat_picture(
     counts : bool
         Whether the layers hold counts.
     square : bool
-        As high as wide, with a diagonal; else the height grows with the rows.
+        As high as wide; else the height grows with the rows.
+    over : Markup
+        A drawing over the picture.
     """
     named = columns if len(columns) <= _NAMED_COLUMNS else ()
     cell_names = Markup("").join(
@@ -86,7 +89,7 @@ def heat_picture(
     }
     return Markup(
         '{names}<div class="grid chart{kind}" tabindex="0" role="img" aria-label="{label}">'
-        '<img alt="" height="{high}" src="{source}"><span class="spot" hidden></span>'
+        '<img alt="" height="{high}" src="{source}">{over}<span class="spot" hidden></span>'
         '<script type="application/json">{content}</script></div>'
     ).format(
         names=Markup('<div class="columns">{}</div>').format(cell_names) if named else "",
@@ -94,6 +97,7 @@ def heat_picture(
         label=label,
         high=int(np.clip(16 * len(rows), 240, 640)),
         source=png(shades),
+        over=over,
         content=htmlsafe_json_dumps(content, separators=(",", ":"), allow_nan=False),
     )
 

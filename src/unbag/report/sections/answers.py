@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from unbag.evaluation import Evaluation
-from unbag.report.formatting import level_text, number, percent, range_text
+from unbag.report.formatting import level_text, number, percent, range_text, short
 from unbag.report.sources import Part, Sources, share_part
 from unbag.validation import shorten
 
@@ -15,8 +15,8 @@ _WIDE = 0.05  # half-width of the interval of the accuracy above which it is cal
 _HAND_LABELS = 100
 _BAG_STEPS = {
     "go": "",
-    "care": "Follow the advice on bags and shares in the points above where you can.",
-    "stop": "Change bags or shares as the points above advise, then fit again.",
+    "care": "Follow the advice in “Check of bags and shares” where you can.",
+    "stop": "Change bags or shares as “Check of bags and shares” advises, then fit again.",
 }
 
 
@@ -77,15 +77,15 @@ def _how_good(sources: Sources) -> Part:
     points = [
         f"This is estimated without labels from {number(found.n_rows)} held-out rows "
         f"({level_text(found.level)} interval: {range_text(accuracy)}).",
-        f"Always answering the most common class, {common}, would be right for {percent(share)}.",
+        f"Always answering the most common class, “{common}”, would be right for {percent(share)}.",
     ]
     recalls = [share_part(e, found.level, among=len(found.recall)) for e in found.recall]
     known = [(p["value"], p, k) for k, p in enumerate(recalls) if p is not None and p["trusted"]]
     if len(recalls) > 2 and known:
         _, worst, k = min(known, key=lambda item: item[0])
         points.append(
-            f"The class it finds least often is {sources.classes[k]}: {percent(worst['value'])} "
-            f"of its rows ({range_text(worst)})."
+            f"Class “{short(sources.classes[k], 60)}” is found least often: in "
+            f"{percent(worst['value'])} of its rows ({range_text(worst)})."
         )
     return {
         "answer": f"It is right for about {percent(accuracy['value'])} of new rows.",
@@ -95,7 +95,7 @@ def _how_good(sources: Sources) -> Part:
 
 def _most_common(sources: Sources, found: Evaluation) -> tuple[str, float]:
     k = int(found.test_prior.argmax())
-    return sources.classes[k], float(found.test_prior[k])
+    return short(sources.classes[k], 60), float(found.test_prior[k])
 
 
 def _steps(findings: list[_Finding], status: str) -> list[str]:
@@ -141,14 +141,15 @@ def _about_accuracy(sources: Sources, found: Evaluation) -> Iterator[_Finding]:
     elif accuracy["value"] <= base:
         yield _Finding(
             "stop",
-            f"It is no better than always answering {common} ({percent(base)}).",
+            f"Always answering “{common}” would be right for {percent(base)} of the rows, which is "
+            "no worse.",
             "Add bags whose shares differ more, more rows, or columns that tell the classes apart.",
         )
     elif low <= base:
         yield _Finding(
             "care",
-            f"It is not clearly better than always answering {common} ({percent(base)}): the "
-            "interval holds that number.",
+            f"It is not clearly better than always answering “{common}” would be: the interval "
+            f"includes {percent(base)}.",
             "Evaluate it on more rows before you rely on it.",
         )
     half = (high - low) / 2
@@ -165,8 +166,7 @@ def _about_accuracy(sources: Sources, found: Evaluation) -> Iterator[_Finding]:
     if outside:
         yield _Finding(
             "care",
-            f"The recall of {shorten(outside)} is outside 0 to 100 % by more than its error: it "
-            "is not to be trusted.",
+            f"The recall of {shorten(outside)} is outside 0 to 100 % by more than its error.",
             "Check the shares of these classes, and whether their rows differ between bags.",
         )
 

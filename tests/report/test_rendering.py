@@ -163,6 +163,25 @@ def test_numbers_on_the_page(run, page):
     assert sum("known" in tip and "predicted" in tip for tip in dots) == 21
 
 
+def test_epochs_not_to_be_trusted_are_not_drawn(run):
+    report = build_report(**run.content())
+    part = report["training"]
+    part["label_free_half_width"] = 0.04
+    n = len(part["epoch"])
+    part["label_free_error"] = [0.1] * (n - 3) + [-0.03, -0.05, 1.06]
+    page = Page(render_html(report))
+    assert f"In 2 of {n} epochs the estimate is outside" in page.text
+    tips = [tip for tip in page.tips if "without labels" in tip]
+    assert (
+        "error, estimated without labels: 0.0\xa0%\nits interval: 0.0\xa0% to 1.0\xa0%" in tips[-3]
+    )
+    assert all("without labels: –" in tip for tip in tips[-2:])
+    part["label_free_error"] = [-0.5] * n
+    page = Page(render_html(report))
+    assert f"In {n} of {n} epochs" in page.text
+    assert not any("without labels" in tip for tip in page.tips)
+
+
 def impossible(run):
     """A report with estimates that no classifier can have."""
     evaluation = run.evaluation

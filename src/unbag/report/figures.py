@@ -21,6 +21,7 @@ __all__ = [
     "risk_curve",
     "shares_are_dots",
     "shares_chart",
+    "trusted_errors",
 ]
 
 _MOST_DOTS = 2000
@@ -130,11 +131,19 @@ def _density(known: Floats, predicted: Floats, limit: float, label: str) -> Mark
     return picture + axis.format(percent(limit, 0))
 
 
+def trusted_errors(part: Part) -> list[float | None]:
+    """Estimated error by epoch; None where it is outside [0, 1] by more than its half-width."""
+    half = part["label_free_half_width"]
+    if half is None:
+        return list(part["label_free_error"])
+    return [None if v is None or abs(v - inside(v)) > half else v for v in part["label_free_error"]]
+
+
 def error_curve(part: Part) -> Markup:
-    """Draw the estimated error by epoch, inside 0 to 100 %."""
+    """Draw the error by epoch, inside 0 to 100 %, where it is to be trusted."""
     lines = []
-    if part["label_free_error"] is not None:
-        values = part["label_free_error"]
+    values = [] if part["label_free_error"] is None else trusted_errors(part)
+    if any(v is not None for v in values):
         line = Line("error, estimated without labels", _cut(values), "a")
         half = part["label_free_half_width"]
         if half is not None:
@@ -144,6 +153,8 @@ def error_curve(part: Part) -> Markup:
         lines.append(line)
     if part["test_error"] is not None:
         lines.append(Line("error, by labels", part["test_error"], "b"))
+    if not lines:
+        return Markup("")
     return line_chart(
         part["epoch"], lines, shares=True, label="Error by epoch", mark=_kept_epoch(part)
     )

@@ -95,8 +95,8 @@ def test_a_section_is_a_function_a_template_and_a_line(run, monkeypatch):
 
 def test_a_template_that_names_what_is_not_there_fails(run):
     report = build_report(**run.content())
-    del report["headline"]["accuracy"]
-    with pytest.raises(jinja2.UndefinedError, match="accuracy"):
+    del report["headline"]["sampling"]
+    with pytest.raises(jinja2.UndefinedError, match="sampling"):
         render_html(report)
 
 
@@ -163,6 +163,23 @@ def test_numbers_on_the_page(run, page):
     assert sum("known" in tip and "predicted" in tip for tip in dots) == 21
 
 
+def test_differences_beyond_chance_are_marked(run):
+    report = build_report(**run.content())
+    report["bag_shares"]["beyond_chance"] = [[False] * 3 for _ in range(7)]
+    assert 'class="pt dot far' not in render_html(report)
+    report["bag_shares"]["beyond_chance"][2][1] = True
+    (tip,) = re.findall(r'class="pt dot far"[^>]*data-tip="([^"]*)"', render_html(report))
+    assert tip.startswith("bag \u2068east\u2069\nclass \u2068versicolor\u2069")
+
+
+def test_cells_that_cannot_be_told_from_0_are_marked(run):
+    report = build_report(**run.content())
+    report["confusion"]["low"] = [[0.5, 0.0, 0.1], [0.2, 0.0, 0.1], [0.0, 0.3, 0.4]]
+    cells = re.findall(r'<td class="(pt h[^"]*)"', render_html(report).split('id="bag_shares"')[0])
+    assert [i for i, kind in enumerate(cells) if "faint" in kind] == [1, 6]
+    assert [i for i, kind in enumerate(cells) if "diagonal" in kind] == [0, 4, 8]
+
+
 def test_epochs_not_to_be_trusted_are_not_drawn(run):
     report = build_report(**run.content())
     part = report["training"]
@@ -215,6 +232,8 @@ def test_an_estimate_not_to_be_trusted_is_marked_with_the_reason(run):
     assert page.text.count("below 0\xa0% !") == 2  # error, precision
     reason = "This estimate is outside 0 to 100 % by more than its error: it is not to be trusted."
     assert page.tips.count(reason) == 4
+    bars = re.findall(r'<svg class="bar".*?</svg>', render_html(impossible(run)), re.DOTALL)
+    assert ["<circle" in bar for bar in bars] == [False, True, True, False, True, True]
     assert "100.0\xa0%" in page.text  # the balanced accuracy, outside by less than its error
 
 

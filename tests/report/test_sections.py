@@ -178,7 +178,7 @@ def test_intervals_of_confusion_cells_cover(run):
         covered.append((np.array(part["low"]) <= true) & (true <= np.array(part["high"])))
     rate = np.mean(covered, axis=0)
     assert rate.min() > 0.86  # of 100 repeats
-    assert 0.93 < rate.mean() < 0.975
+    assert 0.93 < rate[~np.eye(3, dtype=bool)].mean() < 0.975
 
 
 def test_calibration(copied):

@@ -75,19 +75,25 @@ def test_suggested_bags_show_what_was_hidden(case, n_merged):
     ("priors", "message"),
     [
         ([[0.7, 0.3, 0.0], [0.2, 0.8, 0.0], [0.4, 0.6, 0.0]], "No bag contains class 2: add a bag"),
-        ([[0.7, 0.2, 0.1], [0.2, 0.6, 0.2]], "2 bags for 3 classes: add at least 1 with other"),
+        (
+            [[0.7, 0.2, 0.1], [0.2, 0.6, 0.2]],
+            "2 bags for 3 classes: add at least 1 whose class shares differ",
+        ),
         (
             [[0.4, 0.4, 0.2], [0.2, 0.2, 0.6], [0.3, 0.3, 0.4]],
             "Classes 0, 1 cannot be told apart: in every bag the share of 0 equals that of 1. Add "
-            "a bag in which that does not hold, such as 65 % of 0, 15 % of 1, 20 % of 2. Or merge",
+            "a bag in which this is not so, such as 65 % of 0, 15 % of 1, 20 % of 2. Or merge",
         ),
         ([[0.6, 0.3, 0.1], [0.2, 0.1, 0.7], [0.4, 0.2, 0.4]], "share of 1 is 0.5 times that of 0"),
         ([[0.5, 0.2, 0.3], [0.3, 0.2, 0.5], [0.6, 0.2, 0.2]], "share of 1 is 0.2 in every bag"),
         ([[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]], "the share of 0 is 0.5 in every bag"),
-        (np.full((3, 4), 0.25), "In all, 3 bags of other shares are needed; suggested_bags lists"),
+        (
+            np.full((3, 4), 0.25),
+            "In all, 3 more bags with different shares are needed; suggested_bags lists",
+        ),
         (
             np.random.default_rng(0).dirichlet(np.ones(7), 6),
-            "follows from the others in the same way in every bag",
+            "follows from the others in the same way",
         ),
     ],
 )
@@ -95,7 +101,7 @@ def test_without_rank_it_stops_and_says_what_would_help(priors, message):
     found = inspect(priors, 1000)
     assert found.verdict == "stop"
     assert any(message in reason for reason in found.reasons), found.reasons
-    assert "methods with risk weights and label-free evaluation" in found.reasons[-1]
+    assert "methods with risk weights cannot train" in found.reasons[-1]
     assert found.condition_number == np.inf
     assert found.half_width is found.rows_needed is found.inflation is None
     more = np.vstack([np.asarray(priors), found.suggested_bags])
@@ -119,12 +125,12 @@ def test_near_collinear_bags_name_the_classes_and_a_bag_that_helps():
     theta = [[0.5, 0.25, 0.25], [0.2, 0.4, 0.4], [0.3, 0.352, 0.348]]
     found = inspect(theta, 10**9)
     assert found.verdict == "care"
-    assert re.search("barely tell (1 from 2|2 from 1): condition number", found.reasons[0])
+    assert re.search("barely tell (1 from 2|2 from 1): the condition number", found.reasons[0])
     assert inspect([*theta, found.suggested_bags[0]], 10**9).condition_number < 10
     assert any("add up to" in reason for reason in found.reasons)
     flat = inspect([[0.5, 0.49, 0.01], [0.3, 0.68, 0.02], [0.6, 0.385, 0.015]], 10**9)
     assert flat.flat_classes == [2]
-    assert any("differs by less than 2 points over all bags" in reason for reason in flat.reasons)
+    assert any("differs by less than 2 points between bags" in reason for reason in flat.reasons)
 
 
 # What depends on sizes
@@ -244,7 +250,7 @@ def test_prior_errors_bring_care_and_then_stop():
 
     assert [with_errors(size).verdict for size in (0.005, 0.05, 0.2)] == ["go", "care", "stop"]
     care = with_errors(0.05)
-    assert "standard errors of the priors move the label-free accuracy by ± 12" in care.reasons[0]
+    assert "standard errors of the shares move the estimated accuracy by ± 12" in care.reasons[0]
     twice = with_errors(0.1).prior_error_half_width
     assert twice == pytest.approx(2 * care.prior_error_half_width)
 
@@ -261,20 +267,22 @@ def test_few_rows_bring_care_and_then_stop():
 def test_tiny_dominating_and_empty_bags_and_rare_classes():
     found = inspect(TABLE, {"north": 9000, "south": 12, "east": 3000, "west": 2000})
     assert (found.tiny_bags, found.dominating_bag) == (["south"], "north")
-    assert any("1 bag of fewer than 20 rows: 'south'. Merge" in r for r in found.reasons)
+    assert any("1 bag with fewer than 20 rows: 'south'. Merge" in r for r in found.reasons)
     assert any("'north' holds more than 50 % of all rows" in r for r in found.reasons)
     many = np.tile(THETA, (10, 1))
     assert inspect(many, [12] + [3000] * 39).verdict == "go"  # one in forty does no harm
 
     empty = inspect(TABLE, {**SIZES, "north": 0})
     assert (empty.empty_bags, empty.n_bags, empty.rank) == (["north"], 3, 3)
-    assert any("1 bag with priors but no rows, left out here: 'north'" in r for r in empty.reasons)
+    assert any(
+        "1 bag with shares but without rows, left out here: 'north'" in r for r in empty.reasons
+    )
     assert inspect(TABLE, [0, 0, 3, 4]).verdict == "stop"
 
     rare = inspect([[0.6, 0.399, 0.001], [0.3, 0.7, 0.0], [0.1, 0.8, 0.1]], [2000, 2000, 150])
     assert rare.rare_classes == [2]
     assert rare.thin_cells == 1
-    assert any("Fewer than 20 rows are expected in all of class 2" in r for r in rare.reasons)
+    assert any("fewer than 20 rows are expected of class 2" in r for r in rare.reasons)
 
 
 # What comes in
@@ -372,18 +380,20 @@ def test_the_report_reads_well():
     text = str(inspect(TABLE, SIZES, prior_errors=np.full((4, 3), 0.01)))
     assert text.splitlines() == [
         "4 bags, 3 classes, 1,000 rows",
-        "  rank of the priors       3 of 3",
+        "  rank of the shares       3 of 3",
         "  condition number         2.9",
         "  sum of absolute weights  2.8 (1 with labels)",
-        "  label-free accuracy      ± 8.7 points (95 %), ± 4.8 points if class counts are exact",
-        "  rows for ± 1 point       75,155, 7,516 to 30,062 a bag",
-        "  priors off by 1 %        ± 0.68 points",
-        "  priors off as given      ± 2.5 points",
-        "  - With all rows held out, the label-free accuracy would be known to ± 8.7 points only: "
-        "3 times as many rows, about 3,000, give ± 5 points; bags whose shares differ more help "
+        "  accuracy without labels  ± 8.7 points (95 % interval), ± 4.8 points if class counts are "
+        "exact",
+        "  rows for ± 1 point       75,155, 7,516 to 30,062 per bag",
+        "  if shares are 1 % off    ± 0.68 points",
+        "  with the errors given    ± 2.5 points",
+        "  - Even with all rows held out, the accuracy could be estimated to ± 8.7 points only. "
+        "3 times as many rows, about 3,000, give ± 5 points. Bags whose shares differ more help "
         "as well.",
-        "  note: Whether rows of a class look alike in all bags: not tested, no rows were given.",
-        "verdict: care (it can work; mind the points above)",
+        "  note: It was not tested whether rows of a class look alike in all bags: no rows were "
+        "given.",
+        "verdict: care (it can work, within the limits above)",
     ]
     assert "verdict: stop" in str(inspect(np.full((3, 3), 1 / 3))).splitlines()[-1]
 
@@ -476,7 +486,7 @@ def test_what_cannot_be_tested_is_said():
     X, bag = rows_of(theta, 60)
     found = inspect(theta, X=X, bag_ids=bag)
     assert found.alike is None
-    assert "3 bags and rank 3: any bag means fit" in found.notes[-1]
+    assert "with 3 bags and rank 3 any bag means fit" in found.notes[-1]
     assert "any bag means fit" in inspect(theta, 60).notes[-1]
     with pytest.raises(InvalidInputError, match="any bag means fit"):
         alike_test(X, bag, theta)
@@ -497,7 +507,7 @@ def test_without_rank_the_columns_there_are_tested():
     X[bag == 2] += 1
     found = inspect(theta, X=X, bag_ids=bag, sampling="exact")
     assert found.alike.p_value < 1e-6
-    assert any("took rows as drawn freely" in note for note in found.notes)
+    assert any("took rows as drawn at random" in note for note in found.notes)
 
 
 def test_known_errors_of_the_priors_are_no_alarm():

@@ -5,22 +5,11 @@ import re
 import shutil
 
 import pytest
-from small_run import HOSTILE_BAGS, HOSTILE_CLASSES
+from small_run import ATTACK, HOSTILE_BAGS, HOSTILE_CLASSES
 
 from unbag.report import build_report, render_html
+from unbag.report.sections import SECTIONS
 
-SECTIONS = {
-    "headline": "Results",
-    "inspection": "Inspection of bags and priors",
-    "priors": "Class priors",
-    "training": "Training",
-    "confusion": "Confusion and recall",
-    "shares": "Predicted against known shares",
-    "calibration": "Calibration",
-    "hyperparameters": "Hyperparameters",
-    "data": "Data",
-    "citation": "How to cite",
-}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -51,20 +40,18 @@ def browser():
 def addresses(tmp_path_factory, run, hostile_run, many_run):
     """Pages of the runs, as files."""
     folder = tmp_path_factory.mktemp("reports")
-    attack = {"title": HOSTILE_BAGS[0], "warnings": HOSTILE_BAGS}
-    attack["data"] = {"files": HOSTILE_BAGS, "left_out": dict.fromkeys(HOSTILE_BAGS, "<i>why</i>")}
     contents = {
         "run": run.content(),
-        "hostile": hostile_run.content(**attack),
+        "hostile": hostile_run.content(**ATTACK | {"title": HOSTILE_BAGS[0]}),
         "many": many_run.content(),
         "bare": {"clf": run.clf, "evaluation": None, "inspection": None},
     }
-    found = {}
+    addresses = {}
     for name, content in contents.items():
         file = folder / f"{name}.html"
         file.write_text(render_html(build_report(**content)), encoding="utf-8")
-        found[name] = file.as_uri()
-    return found
+        addresses[name] = file.as_uri()
+    return addresses
 
 
 class Visit:
@@ -114,12 +101,11 @@ def visit(browser, addresses):
         one.context.close()
 
 
-@pytest.mark.parametrize("name", ["run", "hostile", "many", "bare"])
-def test_every_section_is_shown(visit, name):
-    page = visit(name).page
-    for key, title in SECTIONS.items():
-        heading = page.locator(f"section#{key} > h2")
-        assert heading.text_content() == title
+def test_every_section_is_shown(visit):
+    page = visit("run").page
+    for section in SECTIONS:
+        heading = page.locator(f"section#{section.key} > h2")
+        assert heading.text_content() == section.title
         assert heading.is_visible()
 
 
@@ -127,11 +113,22 @@ def test_every_section_is_shown(visit, name):
 @pytest.mark.parametrize("wide", [375, 1280])
 def test_no_sideways_scrolling(visit, name, wide):
     page = visit(name, wide=wide).page
-    for summary in page.locator("summary").all():
-        summary.click()
+    page.evaluate("document.querySelectorAll('details').forEach((e) => (e.open = true))")
     assert page.evaluate("document.documentElement.scrollWidth") <= wide
     page.evaluate("window.scrollTo(500, 0)")
     assert page.evaluate("window.scrollX") == 0
+
+
+@pytest.mark.parametrize("wide", [375, 1280])
+def test_tables_that_scroll_say_so(visit, wide):
+    page = visit("run", wide=wide).page
+    page.evaluate("document.querySelectorAll('details').forEach((e) => (e.open = true))")
+    page.wait_for_timeout(50)  # "toggle" comes later
+    boxes = page.locator(".scroll").all()
+    scrolls = [box.evaluate("(e) => e.scrollWidth > e.clientWidth + 1") for box in boxes]
+    hints = [hint.is_visible() for hint in page.locator(".hint").all()]
+    assert hints == scrolls
+    assert any(scrolls) == (wide == 375)
 
 
 def test_charts_react_to_the_pointer(visit, run):
@@ -143,14 +140,14 @@ def test_charts_react_to_the_pointer(visit, run):
     assert "epoch 3" in first
     strips.nth(5).hover()
     assert "epoch 6" in one.tip != first
-    one.page.locator("#shares circle").first.hover()
+    one.page.locator("#bag_shares circle.pt").first.hover()
     assert "bag \u2068north\u2069" in one.tip
     assert "known" in one.tip
     one.page.locator("#confusion td.pt").nth(1).hover()
-    assert "raw estimate" in one.tip
+    assert "estimate" in one.tip
     assert "95\xa0% interval" in one.tip
     one.page.locator("#confusion tbody .bar .hit").first.hover()
-    assert f"recall of \u2068setosa\u2069: {100 * run.evaluation.recall[0]:.1f}" in one.tip
+    assert f"recall of \u2068setosa\u2069: {100 * min(run.evaluation.recall[0], 1):.1f}" in one.tip
     one.page.locator("h1").hover()
     assert one.tip is None
 
@@ -172,28 +169,28 @@ def test_charts_react_to_the_keyboard(visit):
 
 def test_charts_react_to_a_touch(visit):
     one = visit("run", wide=375, has_touch=True)
-    one.page.locator("#shares circle").first.tap()
+    one.page.locator("#bag_shares circle.pt").first.tap()
     assert "bag" in one.tip
 
 
 def test_pictures_of_many_cells_tell_the_cell(visit, many_run):
     one = visit("many")
-    grid = one.page.locator("[data-grid=priors]")
+    grid = one.page.locator("#priors .grid")
     grid.scroll_into_view_if_needed()
     box = grid.bounding_box()
     one.page.mouse.move(box["x"] + 0.1 * box["width"], box["y"] + 2)
     first = one.tip
-    assert "class \u2068a\u2069" in first
+    assert "class \u2068class 0\u2069" in first
     named = re.search("bag \u2068(.*)\u2069", first).group(1)
     share = many_run.priors.values[list(many_run.priors.bag_ids).index(named), 0]
     assert f"share: {100 * share:.1f} %" in first
     one.page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 2)
-    assert "class \u2068c\u2069" in one.tip != first
+    assert "class \u2068class 2\u2069" in one.tip != first
     grid.focus()
     one.page.keyboard.press("Home")
     largest = many_run.priors.values[many_run.priors.values.argmax(1) == 0, 0].max()
     assert f"share: {100 * largest:.1f} %" in one.tip
-    density = one.page.locator("[data-grid=shares]")
+    density = one.page.locator("#bag_shares .grid")
     density.hover()
     assert "pairs of bag and class" in one.tip
 
@@ -204,12 +201,12 @@ def test_hostile_names_are_shown_as_text(visit):
     for name in (HOSTILE_BAGS[0], HOSTILE_BAGS[1], HOSTILE_BAGS[5], *HOSTILE_CLASSES):
         assert name in shown
     assert one.page.locator("h1").inner_text() == HOSTILE_BAGS[0]
-    assert one.page.locator("script").count() == 2
+    assert one.page.locator("script").count() == 1
     assert one.page.locator("img, iframe, object, embed, form, i").count() == 0
     assert one.page.locator("b", has_text="bold").count() == 0
     one.page.locator("#priors tbody th .cut", has_text="long").hover()
     assert one.tip == HOSTILE_BAGS[3]
-    for cell in one.page.locator("#priors td.pt").all():
+    for cell in one.page.locator("#priors td.pt").all()[::3]:
         cell.hover()
         assert one.tip.startswith("bag ")
         assert one.page.locator("#tip > *").count() == 0
@@ -219,7 +216,7 @@ def test_text_and_charts_without_javascript(visit):
     one = visit("run", java_script_enabled=False)
     assert one.page.locator("#training svg.chart path.line").count() >= 3
     assert one.page.locator("#headline .big").first.inner_text().endswith("%")
-    assert one.page.locator("#priors td.pt").count() == 15
+    assert one.page.locator("#priors td.pt").count() == 21
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

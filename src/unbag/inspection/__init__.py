@@ -1,4 +1,4 @@
-"""Whether bags and priors can work at all, before anything is trained; and trivial models after."""
+"""Check bags and shares before training, and recognise models that learned nothing."""
 
 from unbag.inspection.alike import AlikeTest, alike_test
 from unbag.inspection.findings import Inspection

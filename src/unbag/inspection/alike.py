@@ -11,18 +11,26 @@ from unbag.priors import RANK_TOLERANCE, ClassPriors, PriorErrors
 from unbag.rows import Rows, check_rows
 from unbag.validation import as_generator, check_choice, invalid
 
-__all__ = ["AlikeTest", "alike_test", "as_numpy", "bag_features", "residual_test", "run_test"]
+__all__ = [
+    "AlikeTest",
+    "alike_test",
+    "as_numpy",
+    "bag_features",
+    "no_spare_bag",
+    "residual_test",
+    "run_test",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-MAX_ROWS = 20_000  # more rows are sampled, an equal number of each bag where it has them
-MAX_BAGS = 1_000  # of more bags, the largest
+MAX_ROWS = 20_000  # of more rows a sample is used, with an equal number per bag where possible
+MAX_BAGS = 1_000  # of more bags, the largest are used
 MAX_FEATURES = 20  # more columns are projected at random to this many
 ROWS_PER_FEATURE = 10  # rows less bags that a feature needs, for its covariances
 BLOCK = 256  # columns projected at a time, to copy little
-MIN_OWN_ROWS = 5  # smaller bags take the pooled covariance
-MIN_FREEDOM = 30  # rows less bags; below it nothing is tested
+MIN_OWN_ROWS = 5  # of a bag with a covariance of its rows; smaller bags take the pooled one
+MIN_FREEDOM = 30  # rows less bags; with fewer nothing is tested
 SHOWN_BAGS = 5
 
 
@@ -90,8 +98,8 @@ def alike_test(
     scaled χ² with these two moments, corrected for whitening by an estimate, which turns it
     into an F.
 
-    Where class counts are exact, bag means vary less, by the classes' own covariances only, and
-    the test for freely drawn rows is too careful. With ``sampling="exact"`` the part between
+    Where class counts are exact, bag means vary less, by the covariances within classes only, and
+    the test for rows drawn at random is too careful. With ``sampling="exact"`` the part between
     classes is estimated from the fitted class means and subtracted.
 
     Parameters
@@ -104,9 +112,9 @@ def alike_test(
         Class priors Θ, anything that :meth:`ClassPriors.of` takes.
     prior_errors
         Standard errors of the shares, (M, K) or by bag and class as a DataFrame or dict; what
-        they add to the residuals is then no alarm.
+        they add to the residuals then raises no alarm.
     sampling
-        "iid" for rows drawn freely, "exact" for bags whose class counts match the shares. The
+        "iid" for rows drawn at random, "exact" for bags whose class counts match the shares. The
         second needs full rank and not too noisy class means; otherwise the first is used, and
         the result says so.
     random_state
@@ -156,22 +164,27 @@ def run_test(
     kept = kept[sizes[kept] > 0]
     rest = table.subset(kept)
     if len(kept) <= rest.rank:
-        return (
-            f"{len(kept)} bags and rank {rest.rank}: any bag means fit where there are no more "
-            "bags than the rank"
-        )
+        return no_spare_bag(len(kept), rest.rank)
     rng = as_generator(random_state)
     chosen = _sample(bag_index, kept, rng)  # rows, bag by bag
     place = np.searchsorted(kept, bag_index[chosen])  # 0..M'-1, sorted
     n = np.bincount(place)
     if n.sum() - len(n) < MIN_FREEDOM:
-        return f"{n.sum()} rows in {len(n)} bags, at least {MIN_FREEDOM} more than bags are needed"
+        need = f"at least {MIN_FREEDOM} more than bags are needed"
+        return f"{n.sum()} rows in {len(n)} bags are too few; {need}"
     most = min(MAX_FEATURES, (len(chosen) - len(n)) // ROWS_PER_FEATURE)
     features = bag_features(_columns(rows, chosen, most, rng), n)
     if features.shape[1] == 0:
-        return "rows that do not differ within bags"
+        return "the rows do not differ within bags"
     kept_errors = None if errors is None else errors.subset(kept)
     return residual_test(features, n, rest, kept_errors, sampling)
+
+
+def no_spare_bag(n_bags: int, rank: int) -> str:
+    """Say why so few bags cannot be tested."""
+    return (
+        f"with {n_bags} bags and rank {rank} any bag means fit; more bags than the rank are needed"
+    )
 
 
 def residual_test(

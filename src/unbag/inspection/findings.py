@@ -1,4 +1,4 @@
-"""What an inspection holds, and how it reads."""
+"""The result of an inspection, and how it is printed."""
 
 import datetime
 import math
@@ -49,23 +49,23 @@ class Findings:
 
 @dataclass(frozen=True)
 class Inspection(Findings):
-    r"""What :func:`~unbag.inspection.inspect` found; print it for a report.
+    r"""The result of :func:`~unbag.inspection.inspect`; print it to read it.
 
-    Bags without rows are left out of all but ``empty_bags``. Numbers that need full rank, bag
-    sizes or rows are None without them.
+    Bags without rows are left out of everything but ``empty_bags``. Numbers that need full rank,
+    bag sizes or rows are None without them.
 
     Attributes
     ----------
     verdict
         "go", "care" or "stop".
     reasons
-        What speaks for care or against starting, each with what would help.
+        Why the verdict is "care" or "stop", each with what would help.
     notes
-        What is harmless or was left out.
+        What is harmless, and what was not checked.
     n_bags, n_classes, n_rows
         M, K and n.
     classes
-        The K classes, the order of all that is per class.
+        The K classes, in the order of all lists that have one entry per class.
     sampling, level
         As given.
     test_prior
@@ -79,8 +79,8 @@ class Inspection(Findings):
     suggested_bags
         Lists of K shares: bags that give Θ full rank, or the one that strengthens it most.
     missing_classes, constant_classes, flat_classes
-        Classes in no bag; position and share of those with the same share in all (Θ then lacks
-        rank); classes whose share hardly differs.
+        Classes in no bag; position and share of classes with the same share in all bags (Θ then
+        lacks rank); classes whose share hardly differs between bags.
     equal_bags, near_bags
         Groups of bags with identical and with nearly identical shares.
     inflation
@@ -89,16 +89,16 @@ class Inspection(Findings):
         Expected half-width of the interval of a label-free accuracy on that many held-out rows,
         drawn freely or with exact class counts, for a model of accuracy 0.9.
     rows_needed
-        Held-out rows of every bag that would make it ± 1 point, all bags grown alike, for rows
-        drawn as ``sampling`` says.
+        Held-out rows of every bag that would narrow it to ± 1 point, if all bags grow by the same
+        factor and rows are drawn as ``sampling`` says.
     relative_error_half_width, prior_error_half_width
-        The same from errors in the priors alone: relative errors of 1 %, and those given.
+        The same from errors in the shares alone: relative errors of 1 %, and those given.
     empty_bags, tiny_bags, dominating_bag
-        Bags without rows, with few, and one with most of all rows.
+        Bags without rows, bags with few, and a bag that holds most rows.
     rare_classes, thin_cells
-        Classes with few rows in all, and how many pairs of bag and class have few.
+        Classes of which few rows are expected, and the number of pairs of bag and class with few.
     alike, alike_untested
-        The test that rows of a class look alike in all bags, or why there is none.
+        The test that rows of a class look alike in all bags, or why it was not run.
     bag_features
         Columns that have one value in each bag.
     """
@@ -122,16 +122,16 @@ class Inspection(Findings):
         lines += [f"  note: {note}" for note in self.notes]
         endings = {
             "go": "nothing speaks against starting",
-            "care": "it can work; mind the points above",
-            "stop": "not with these bags; see above what would help",
+            "care": "it can work, within the limits above",
+            "stop": "these bags are not enough; see above what would help",
         }
         return "\n".join([*lines, f"verdict: {self.verdict} ({endings[self.verdict]})"])
 
     def table(self) -> list[tuple[str, str]]:
-        """Name and value of every line of the report, in words."""
+        """Name and value of every line that is printed."""
         level = f"{100 * self.level:g} %"
         table = [
-            ("rank of the priors", f"{self.rank} of {self.n_classes}"),
+            ("rank of the shares", f"{self.rank} of {self.n_classes}"),
             ("condition number", plain_number(self.condition_number)),
         ]
         if self.inflation is not None:
@@ -140,20 +140,20 @@ class Inspection(Findings):
             )
         if self.half_width is not None and self.half_width_exact is not None:
             widths = (
-                f"{points(self.half_width)} ({level}), {points(self.half_width_exact)} if class "
-                "counts are exact"
+                f"{points(self.half_width)} ({level} interval), {points(self.half_width_exact)} if "
+                "class counts are exact"
             )
-            table.append(("label-free accuracy", widths))
+            table.append(("accuracy without labels", widths))
         if self.rows_needed is not None:
             low, high = min(self.rows_needed), max(self.rows_needed)
-            each = f"{low:,} a bag" if low == high else f"{low:,} to {high:,} a bag"
+            each = f"{low:,} per bag" if low == high else f"{low:,} to {high:,} per bag"
             table.append(("rows for ± 1 point", f"{sum(self.rows_needed):,}, {each}"))
         if self.relative_error_half_width is not None:
-            table.append(("priors off by 1 %", points(self.relative_error_half_width)))
+            table.append(("if shares are 1 % off", points(self.relative_error_half_width)))
         if self.prior_error_half_width is not None:
-            table.append(("priors off as given", points(self.prior_error_half_width)))
+            table.append(("with the errors given", points(self.prior_error_half_width)))
         if self.alike is not None:
-            used = f"{self.alike.n_features} features of {self.alike.n_rows:,} rows"
+            used = f"{self.alike.n_features} features, {self.alike.n_rows:,} rows"
             table.append(("classes alike in all bags", f"p = {self.alike.p_value:.2g}, {used}"))
         return table
 

@@ -1,4 +1,4 @@
-"""What Θ alone tells: classes that hide behind one another, and bags that would part them."""
+"""What Θ alone shows: classes that cannot be told apart, and bags that would separate them."""
 
 from typing import Any
 
@@ -11,18 +11,18 @@ from unbag.priors import ClassPriors
 __all__ = ["hidden_directions", "same_bags", "strongest_bag", "weakest_direction"]
 
 Floats = NDArray[np.float64]
-ADDED_SHARE = 0.5  # how much of a suggested bag is the class that it is to part from the others
+ADDED_SHARE = 0.5  # of a suggested bag that is the class it separates from the others
 
 
 def hidden_directions(theta: Floats, rank: int, pooled: Floats) -> tuple[Floats, Floats]:
-    r"""List what the bags cannot see, and bags that would show it.
+    r"""List the differences between classes that no bag shows, and bags that would show them.
 
-    Class averages :math:`\mu_k` enter the bags only through :math:`\Theta\mu`, so they may move
-    along any v with :math:`\Theta v = 0` unseen. Every v is scaled to have 1 for one class, its
-    pivot, and 0 for the pivots of the others; read as an equation, it says that in every bag the
-    share of its pivot is :math:`-\sum_{j \ne k} v_j \theta_{mj}`.
+    Class averages :math:`\mu_k` enter the bags only through :math:`\Theta\mu`, so nothing
+    shows if they move along a v with :math:`\Theta v = 0`. Every v is solved for one class: it
+    is 1 there, and 0 for the classes that other v are solved for. Read as an equation, it says
+    that in every bag the share of its class is :math:`-\sum_{j \ne k} v_j \theta_{mj}`.
 
-    A bag with shares θ parts what v hides if :math:`\theta \cdot v \ne 0`. The bags suggested
+    A bag with shares θ shows what v hides if :math:`\theta \cdot v \ne 0`. The bags suggested
     are half class k and half the pooled prior p: as :math:`p \cdot v = 0`, :math:`\theta \cdot v`
     is 1/2 for one v and 0 for the others, and all of them together give Θ full rank.
 
@@ -49,22 +49,22 @@ def hidden_directions(theta: Floats, rank: int, pooled: Floats) -> tuple[Floats,
     n_bags, n_classes = theta.shape
     right = np.linalg.svd(theta, full_matrices=n_bags < n_classes)[2]  # (K, K)
     null = right[rank:].T  # (K, K−r)
-    # The pivots: the most visible class in the null space, then in what remains of it.
-    rest, pivots = null @ null.T, []
+    # The classes to solve for: the largest one in the null space, then in what remains of it.
+    rest, solved = null @ null.T, []
     for _ in range(n_classes - rank):
         diagonal = np.diag(rest)
         k = int(np.flatnonzero(diagonal > diagonal.max() - 1e-9)[0])  # of equal ones the first
-        pivots.append(k)
+        solved.append(k)
         rest = rest - np.outer(rest[:, k], rest[k]) / rest[k, k]
-    pivots.sort()
-    directions = np.linalg.solve(null[pivots].T, null.T) if pivots else np.zeros((0, n_classes))
+    solved.sort()
+    directions = np.linalg.solve(null[solved].T, null.T) if solved else np.zeros((0, n_classes))
     directions[np.abs(directions) < 1e-9] = 0
-    bags = (1 - ADDED_SHARE) * pooled + ADDED_SHARE * np.eye(n_classes)[pivots]
+    bags = (1 - ADDED_SHARE) * pooled + ADDED_SHARE * np.eye(n_classes)[solved]
     return directions, bags
 
 
 def weakest_direction(theta: Floats) -> Floats:
-    """(K,) unit vector v with the smallest ‖Θv‖: what the bags show least of."""
+    """(K,) unit vector v with the smallest ‖Θv‖: the difference that the bags show least."""
     right: Floats = np.linalg.svd(theta, full_matrices=False)[2][-1]
     return right * (np.sign(right[np.abs(right).argmax()]) or 1.0)
 

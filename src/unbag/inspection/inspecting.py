@@ -1,4 +1,4 @@
-"""The one call: facts from priors, sizes and rows, then the verdict."""
+"""``inspect``: facts from shares, bag sizes and rows, then the verdict."""
 
 from statistics import NormalDist
 from typing import Any
@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 from unbag.evaluation.inverses import LeftInverse
 from unbag.evaluation.variances import SAMPLINGS, BagSample
 from unbag.inspection import rules
-from unbag.inspection.alike import MIN_FREEDOM, AlikeTest, as_numpy, run_test
+from unbag.inspection.alike import (
+    MIN_FREEDOM,
+    AlikeTest,
+    as_numpy,
+    no_spare_bag,
+    run_test,
+)
 from unbag.inspection.findings import Findings, Inspection
 from unbag.inspection.geometry import (
     hidden_directions,
@@ -40,11 +46,12 @@ def inspect(
     sampling: str = "iid",
     level: float = 0.95,
 ) -> Inspection:
-    """Tell whether bags and priors can work at all, before anything is trained.
+    """Check whether bags and their shares can work at all, before anything is trained.
 
-    It answers: can every class be told from the others, and if not, what bag would do it? How
-    precisely could a model be evaluated without labels? How much do errors in the priors matter?
-    With rows: do the rows of a class look alike in all bags, as everything here assumes?
+    It answers these questions. Can every class be told from the others, and if not, which bag
+    would help? How precisely could a model be evaluated without labels? How much do errors in the
+    shares matter? With rows: do the rows of a class look alike in all bags, as everything here
+    assumes?
 
     Parameters
     ----------
@@ -57,14 +64,14 @@ def inspect(
         (n, d) numeric rows or images; needs ``bag_ids``.
     bag_ids
         (n,) bag of every row of X, in place of ``sizes``; or together with them, where X is a
-        sample of the rows: it is then used for the test of the assumption alone.
+        sample of the rows: it then serves the test of the assumption alone.
     test_prior
         Class shares π where the classifier will be used; the pooled prior by default.
     prior_errors
         Standard errors of the shares: (M, K) in the order of the priors, or by bag and class as
         a DataFrame or dict.
     sampling
-        "iid" where rows were drawn freely, "exact" where class counts match the shares, as in a
+        "iid" where rows were drawn at random, "exact" where class counts match the shares, as in a
         census or from :func:`unbag.make_bags`.
     level
         Of the intervals.
@@ -72,20 +79,20 @@ def inspect(
     Returns
     -------
     Inspection
-        Print it for a report; ``verdict`` is "go", "care" or "stop".
+        Print it to read it; ``verdict`` is "go", "care" or "stop".
 
     Examples
     --------
     >>> theta = {"a": [0.7, 0.2, 0.1], "b": [0.2, 0.6, 0.2], "c": [0.1, 0.2, 0.7]}
     >>> print(inspect({**theta, "d": [0.4, 0.4, 0.2]}, sizes=3000))
     4 bags, 3 classes, 12,000 rows
-      rank of the priors       3 of 3
+      rank of the shares       3 of 3
       condition number         2.9
       sum of absolute weights  2.8 (1 with labels)
-      label-free accuracy      ± 2.1 points (95 %), ± 1.2 points if class counts are exact
-      rows for ± 1 point       54,696, 13,674 a bag
-      priors off by 1 %        ± 0.67 points
-      note: Whether rows of a class look alike in all bags: not tested, no rows were given.
+      accuracy without labels  ± 2.1 points (95 % interval), ± 1.2 points if class counts are exact
+      rows for ± 1 point       54,696, 13,674 per bag
+      if shares are 1 % off    ± 0.67 points
+      note: It was not tested whether rows of a class look alike in all bags: no rows were given.
     verdict: go (nothing speaks against starting)
     >>> poor = inspect({"a": [0.6, 0.2, 0.2], "b": [0.2, 0.4, 0.4], "c": [0.4, 0.3, 0.3]})
     >>> poor.verdict, poor.rank
@@ -251,20 +258,16 @@ def _look_at_rows(
     errors: PriorErrors | None,
     sampling: str,
 ) -> tuple[AlikeTest | None, str | None, list[Any]]:
-    """Run the test of looking alike, or say why not; list columns with one value in each bag."""
+    """Test whether classes look alike, or say why not; list columns with one value in each bag."""
     if rows is None or index is None:
         if table.n_bags <= table.rank:
-            return (
-                None,
-                "not testable, any bag means fit where there are no more bags than the rank",
-                [],
-            )
-        return None, "not tested, no rows were given", []
+            return None, no_spare_bag(table.n_bags, table.rank), []
+        return None, "no rows were given", []
     result = run_test(rows, index, table, errors, sampling)
     columns = _one_valued(rows, index, table)
     shown = [names[j] if names else j for j in columns]
     if isinstance(result, str):
-        return None, f"not testable ({result})", shown
+        return None, result, shown
     return result, None, shown
 
 

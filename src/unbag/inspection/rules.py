@@ -1,4 +1,4 @@
-"""The rules of ``inspect``: when it says go, care or stop, and what it advises then."""
+"""The rules of ``inspect``: when its verdict is go, care or stop, and what it then advises."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,8 +9,8 @@ from unbag.validation import shorten
 
 __all__ = ["judge"]
 
-# Stop. Rank below the number of classes has no constant: it is a stop by itself.
-HOPELESS_HALF_WIDTH = 0.25  # an accuracy known no better than ± 25 points tells nothing
+# Stop. A rank below the number of classes is always a stop and needs no constant.
+HOPELESS_HALF_WIDTH = 0.25  # an accuracy known to ± 25 points or worse tells nothing
 
 # Care. The condition number of Θ has its limit in unbag.priors, where it raises a warning too.
 WIDE_HALF_WIDTH = 0.05  # ± 5 points, from sampling or from errors in the priors
@@ -22,26 +22,26 @@ RARE_CLASS = 20.0  # rows of a class expected in all bags together
 DOMINATING_SHARE = 0.5  # of all rows in one of three or more bags
 ALARM = 0.05  # p-value of the test that rows of a class look alike in all bags
 
-# Neither; for the report.
+# Neither: limits of notes and of numbers that are printed.
 NEAR_BAGS = 0.01  # bags whose shares all differ by at most one point are near-identical
 EQUAL_BAGS = 1e-6  # and by no more than this, identical
-THIN_CELL = 5.0  # expected rows of a class in a bag; below it the class is hardly there
+THIN_CELL = 5.0  # expected rows of a class in a bag; with fewer the bag hardly has the class
 RELATIVE_ERROR = 0.01  # the error in the shares whose effect is shown
-TARGET_HALF_WIDTH = 0.01  # rows needed are given for ± 1 point
-ASSUMED_ACCURACY = 0.9  # of the model whose evaluation is foreseen
+TARGET_HALF_WIDTH = 0.01  # the printed number of rows is that for ± 1 point
+ASSUMED_ACCURACY = 0.9  # of the model whose evaluation is predicted
 
 # A model is trivial (trivial_model) by ALARM and these.
-ONE_CLASS = 0.99  # of the rows predicted as one class that the priors give less
-NO_SLOPE = 0.05  # how far predicted shares follow the priors, 1 for a perfect model
+ONE_CLASS = 0.99  # of the rows predicted as one class, although its share is smaller
+NO_SLOPE = 0.05  # how closely predicted shares follow the known ones; 1 for a perfect model
 
 
 def judge(found: Findings) -> tuple[str, list[str], list[str]]:
-    """Weigh the findings.
+    """Turn the findings into a verdict.
 
     Returns
     -------
     The verdict ("go", "care" or "stop"), its reasons with what would help, and notes on what is
-    harmless or was left out.
+    harmless or was not checked.
     """
     stop, care = _rank_reasons(found), _shape_reasons(found)
     for reasons in (_width_reasons(found), _error_reasons(found)):
@@ -53,7 +53,7 @@ def judge(found: Findings) -> tuple[str, list[str], list[str]]:
 
 
 def _rank_reasons(f: Findings) -> list[str]:
-    """Θ lacks rank: which classes cannot be told apart, and which bags would do it."""
+    """Θ lacks rank: which classes cannot be told apart, and which bags would help."""
     lack = f.n_classes - f.rank
     if lack == 0:
         return []
@@ -61,12 +61,12 @@ def _rank_reasons(f: Findings) -> list[str]:
     if f.n_bags < f.n_classes:
         reasons.append(
             f"There are {f.n_bags} bags for {f.n_classes} classes: add at least "
-            f"{f.n_classes - f.n_bags} with other class shares, or merge classes."
+            f"{f.n_classes - f.n_bags} whose class shares differ, or merge classes."
         )
     if f.missing_classes:
         reasons.append(
             f"No bag contains class {shorten(f.missing_classes)}: add a bag that does, or leave "
-            "it out."
+            "the class out."
         )
     shown = 0
     for direction, bag in zip(f.hidden_directions, f.suggested_bags, strict=True):
@@ -77,24 +77,24 @@ def _rank_reasons(f: Findings) -> list[str]:
         merge = " Or merge these classes." if len(involved) == 2 else ""
         reasons.append(
             f"Classes {shorten(involved)} cannot be told apart: {_equation(f, direction)}. Add a "
-            f"bag in which that does not hold, such as {_composition(f, bag)}.{merge}"
+            f"bag in which this is not so, such as {_composition(f, bag)}.{merge}"
         )
     if lack > 1:
         reasons.append(
-            f"In all, {lack} bags of other shares are needed; suggested_bags lists some."
+            f"In all, {lack} more bags with different shares are needed; suggested_bags lists some."
         )
     reasons.append(
-        "Without that, methods with risk weights and label-free evaluation are impossible; others "
-        "train, but nothing tells whether they confuse these classes."
+        "Until then, methods with risk weights cannot train and nothing can be evaluated without "
+        "labels. Other methods train, but nobody can say whether they confuse these classes."
     )
     return reasons
 
 
 def _equation(f: Findings, direction: Sequence[float]) -> str:
     """Say in words what Θv = 0 means for the class of v that has the entry 1."""
-    own = _own_class(f, direction)
-    name = f.classes[own]
-    constant = f.constant_classes.get(own)
+    solved = _solved_class(f, direction)
+    name = f.classes[solved]
+    constant = f.constant_classes.get(solved)
     if constant is not None:
         return f"the share of {name!r} is {constant:.3g} in every bag"
     terms = [(c, -v) for c, v in zip(f.classes, direction, strict=True) if v and c != name]
@@ -104,13 +104,13 @@ def _equation(f: Findings, direction: Sequence[float]) -> str:
         times = "equals that" if same else f"is {factor:.3g} times that"
         return f"in every bag the share of {name!r} {times} of {other!r}"
     if len(terms) > 4:
-        return f"the share of {name!r} follows from the others in the same way in every bag"
+        return f"in every bag the share of {name!r} follows from the others in the same way"
     shown = " ".join(f"{'+' if v > 0 else '−'} {abs(v):.3g} times {c!r}" for c, v in terms)
     return f"in every bag the share of {name!r} is {shown.removeprefix('+ ')}"
 
 
-def _own_class(f: Findings, direction: Sequence[float]) -> int:
-    """Which class a direction is solved for: a constant one if it can, else one that has a 1."""
+def _solved_class(f: Findings, direction: Sequence[float]) -> int:
+    """Position of the class that the equation is solved for: a constant one where possible."""
     ones = [k for k, v in enumerate(direction) if abs(v - 1) < 1e-9]
     return next((k for k in ones if k in f.constant_classes), ones[0])
 
@@ -120,7 +120,7 @@ def _composition(f: Findings, shares: Sequence[float]) -> str:
     pairs = list(zip(f.classes, shares, strict=True))
     if len(pairs) > 5:
         top = max(pairs, key=lambda pair: pair[1])
-        return f"{100 * top[1]:.0f} % of {top[0]!r} and the rest as in all bags together"
+        return f"{100 * top[1]:.0f} % of {top[0]!r} and otherwise the shares of all bags together"
     return ", ".join(f"{100 * share:.0f} % of {name!r}" for name, share in pairs)
 
 
@@ -136,99 +136,100 @@ def _shape_reasons(f: Findings) -> list[str]:
     advice = f"Add bags whose shares differ more, such as {_composition(f, f.suggested_bags[0])}"
     if f.condition_number > ILL_CONDITIONED:
         reasons.append(
-            f"The bags barely tell {shorten(high)} from {shorten(low) or 'the others'}: condition "
-            f"number {plain_number(f.condition_number)}, above {ILL_CONDITIONED:g}. {advice}."
+            f"The bags barely tell {shorten(high)} from {shorten(low) or 'the others'}: the "
+            f"condition number is {plain_number(f.condition_number)}, above {ILL_CONDITIONED:g}. "
+            f"{advice}."
         )
     if f.inflation is not None and f.inflation > LARGE_INFLATION:
         reasons.append(
-            f"Risk weights add up to {plain_number(f.inflation)} in absolute value (1 with "
-            f"labels), above {LARGE_INFLATION:g}: training is noisy. {advice}."
+            f"Training will be noisy: the absolute risk weights add up to "
+            f"{plain_number(f.inflation)}, above {LARGE_INFLATION:g} (1 with labels). {advice}."
         )
     if f.flat_classes:
         reasons.append(
             f"The share of class {shorten(f.flat_classes)} differs by less than "
-            f"{100 * FLAT_RANGE:g} points over all bags. Add a bag with clearly more or less of it."
+            f"{100 * FLAT_RANGE:g} points between bags. Add a bag with clearly more or less of it."
         )
     return reasons
 
 
 def _width_reasons(f: Findings) -> tuple[list[str], list[str]]:
-    """Say where the label-free accuracy would be too uncertain for lack of rows."""
+    """Say if too few rows would leave the accuracy too uncertain."""
     width = f.half_width_exact if f.sampling == "exact" else f.half_width
     if width is None or f.n_rows is None or width <= WIDE_HALF_WIDTH:
         return [], []
     factor = (width / WIDE_HALF_WIDTH) ** 2
     reason = (
-        f"With all rows held out, the label-free accuracy would be known to {points(width)} "
-        f"only: {plain_number(factor)} times as many rows, about "
-        f"{plain_number(factor * f.n_rows)}, give {points(WIDE_HALF_WIDTH)}; bags whose shares "
-        "differ more help as well."
+        f"Even with all rows held out, the accuracy could be estimated to {points(width)} only. "
+        f"{plain_number(factor)} times as many rows, about {plain_number(factor * f.n_rows)}, "
+        f"give {points(WIDE_HALF_WIDTH)}. Bags whose shares differ more help as well."
     )
     return ([reason], []) if width > HOPELESS_HALF_WIDTH else ([], [reason])
 
 
 def _error_reasons(f: Findings) -> tuple[list[str], list[str]]:
-    """Say where errors in the priors would make it too uncertain."""
+    """Say if errors in the shares would leave the accuracy too uncertain."""
     stop: list[str] = []
     care: list[str] = []
     if f.relative_error_half_width is not None and f.relative_error_half_width > WIDE_HALF_WIDTH:
         care.append(
-            f"Errors of {100 * RELATIVE_ERROR:g} % in the shares move the label-free accuracy by "
-            f"{points(f.relative_error_half_width)}. Get shares that are more precise, or bags "
-            "whose shares differ more."
+            f"Errors of {100 * RELATIVE_ERROR:g} % in the shares move the estimated accuracy by "
+            f"{points(f.relative_error_half_width)}. Get more precise shares, or bags whose "
+            "shares differ more."
         )
     width = f.prior_error_half_width
     if width is not None and width > WIDE_HALF_WIDTH:
         reason = (
-            f"The standard errors of the priors move the label-free accuracy by {points(width)}. "
-            f"Make them {plain_number(width / WIDE_HALF_WIDTH)} times smaller, which takes "
-            f"{plain_number((width / WIDE_HALF_WIDTH) ** 2)} times the sample behind the shares."
+            f"The standard errors of the shares move the estimated accuracy by {points(width)}. "
+            f"Make them {plain_number(width / WIDE_HALF_WIDTH)} times smaller; a survey needs "
+            f"{plain_number((width / WIDE_HALF_WIDTH) ** 2)} times its sample for that."
         )
         (stop if width > HOPELESS_HALF_WIDTH else care).append(reason)
     return stop, care
 
 
 def _size_reasons(f: Findings) -> list[str]:
-    """Bags that are empty, tiny or dominate, and rare classes."""
+    """Bags that are empty, tiny or dominant, and rare classes."""
     reasons = []
     if f.empty_bags:
         reasons.append(
-            f"{_count(f.empty_bags, 'bag')} with priors but no rows, left out here: "
-            f"{shorten(f.empty_bags)}. Add their rows, or drop their priors."
+            f"{_count(f.empty_bags, 'bag')} with shares but without rows, left out here: "
+            f"{shorten(f.empty_bags)}. Add rows, or drop the shares."
         )
     if len(f.tiny_bags) > TINY_SHARE * f.n_bags:
         reasons.append(
-            f"{_count(f.tiny_bags, 'bag')} of fewer than {TINY_BAG} rows: {shorten(f.tiny_bags)}. "
-            "Merge each with a similar bag, its shares weighted by rows, or add rows."
+            f"{_count(f.tiny_bags, 'bag')} with fewer than {TINY_BAG} rows: "
+            f"{shorten(f.tiny_bags)}. Merge each with a similar bag, weighting the shares by rows, "
+            "or add rows."
         )
     if f.rare_classes:
         reasons.append(
-            f"Fewer than {RARE_CLASS:g} rows are expected in all of class "
-            f"{shorten(f.rare_classes)}. Add bags that are rich in it, or merge it with another."
+            f"In all bags together, fewer than {RARE_CLASS:g} rows are expected of class "
+            f"{shorten(f.rare_classes)}. Add bags with a large share of it, or merge classes."
         )
     if f.dominating_bag is not None:
         reasons.append(
             f"Bag {f.dominating_bag!r} holds more than {100 * DOMINATING_SHARE:g} % of all rows. "
-            "Add rows to the others; more of this one help little."
+            "Add rows to the other bags; more rows of this one help little."
         )
     return reasons
 
 
 def _row_reasons(f: Findings) -> list[str]:
-    """Say what the rows show against the assumption."""
+    """Say where the rows contradict the assumption."""
     reasons = []
     if f.alike is not None and f.alike.p_value < ALARM:
         worst = shorten([bag for bag, _ in f.alike.bags[:3]])
         reasons.append(
             f"Rows of a class do not look alike in all bags, or the shares are wrong (p = "
-            f"{f.alike.p_value:.2g}, by {f.alike.deviation:.2g} standard deviations; most in bag "
-            f"{worst}). Check how these bags and their shares were collected, drop features that "
-            "depend on the bag, or leave these bags out."
+            f"{f.alike.p_value:.2g}; bag means are {f.alike.deviation:.2g} standard deviations "
+            f"off, most in bag {worst}). Check how these bags and their shares were collected, "
+            "drop features that depend on the bag, or leave these bags out."
         )
     if f.bag_features:
         reasons.append(
             f"Column {shorten(f.bag_features)} has one value in each bag: it names the bag, not "
-            "the class. Drop it."
+            "the class. Leave it out."
         )
     return reasons
 
@@ -243,24 +244,26 @@ def _notes(f: Findings) -> list[str]:
         )
     if f.near_bags:
         notes.append(
-            f"Bags {_groups(f.near_bags)} have nearly the same shares: they add rows, but hardly "
-            "tell more of the classes."
+            f"Bags {_groups(f.near_bags)} have nearly the same shares: they add rows, but "
+            "hardly any information about the classes."
         )
     if f.n_rows is None:
         notes.append(
-            "Bag sizes are unknown: they are taken as equal, and what depends on rows is left out."
+            "Bag sizes are unknown. They are taken as equal; checks that need rows are left out."
         )
     elif f.thin_cells:
         notes.append(
-            f"In {f.thin_cells:,} of {f.n_bags * f.n_classes:,} pairs of bag and class fewer than "
-            f"{THIN_CELL:g} rows are expected; no worse than none."
+            f"Fewer than {THIN_CELL:g} rows are expected in {f.thin_cells:,} of "
+            f"{f.n_bags * f.n_classes:,} pairs of bag and class. This does no harm."
         )
     if f.alike_untested:
-        notes.append(f"Whether rows of a class look alike in all bags: {f.alike_untested}.")
+        notes.append(
+            f"It was not tested whether rows of a class look alike in all bags: {f.alike_untested}."
+        )
     elif f.alike is not None and f.alike.sampling != f.sampling:
         notes.append(
-            "The test of looking alike took rows as drawn freely, as class means are too uncertain "
-            "to do otherwise; for exact counts it is too careful."
+            "The test whether rows of a class look alike took rows as drawn at random, since class "
+            "means are too uncertain here. With exact counts it is too careful."
         )
     return notes
 

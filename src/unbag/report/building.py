@@ -1,44 +1,20 @@
 """From a fitted classifier and what is known of it to the content of a report."""
 
 import datetime
-import importlib.metadata
-import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from unbag.estimator import UnbagClassifier
 from unbag.evaluation import Evaluation, Reliability
-from unbag.ids import index_ids, match_ids
 from unbag.inspection import Inspection
-from unbag.priors import ClassPriors
-from unbag.report import sections
-from unbag.report.plain import plain, text
-from unbag.validation import invalid, shorten
+from unbag.report.plain import plain
+from unbag.report.sections import SECTIONS
+from unbag.report.sections.settings import versions
+from unbag.report.sources import Sources
 
 __all__ = ["FORMAT", "VERSION", "build_report"]
 
-FORMAT, VERSION = "unbag-report", 1
-DATA_KEYS = ("files", "rows", "held_out_rows", "features", "left_out", "encoding", "notes")
-_PACKAGES = ("unbag", "torch", "numpy", "scipy", "scikit-learn", "pyarrow")
-_PAPER = """\
-@inproceedings{tang2022multi,
-  title     = {Multi-class Classification from Multiple Unlabeled Datasets
-               with Partial Risk Regularization},
-  author    = {Tang, Yuting and Lu, Nan and Zhang, Tianyi and Sugiyama, Masashi},
-  booktitle = {Proceedings of the 14th Asian Conference on Machine Learning},
-  year      = {2022},
-  eprint    = {2207.01555},
-  archiveprefix = {arXiv}
-}"""
-_SOFTWARE = """\
-@software{{unbag,
-  title   = {{unbag: classifiers from unlabeled bags and class shares}},
-  author  = {{{{The unbag developers}}}},
-  version = {{{version}}},
-  year    = {{{year}}}
-}}"""
+FORMAT, VERSION = "unbag-report", 2
 
 
 def build_report(
@@ -58,8 +34,8 @@ def build_report(
 ) -> dict[str, Any]:
     """Collect all that a report shows, as plain values fit for JSON.
 
-    Ids and classes become text, NaN and infinite numbers None. A part that is not known is a dict
-    with the key ``missing``, which says why.
+    Ids and classes become text, NaN and infinite numbers None. A section about which nothing is
+    known is None. Estimates are unbiased and not cut: by chance a share may leave [0, 1].
 
     Parameters
     ----------
@@ -92,74 +68,42 @@ def build_report(
     Returns
     -------
     dict
-        ``format`` is "unbag-report"; ``version`` changes when the meaning of a key does.
+        ``format`` is "unbag-report"; ``version`` changes when the meaning of a key does. Beside
+        these and other plain values it has one key per section.
     """
-    table = clf.priors_ if clf.priors is None else ClassPriors.of(clf.priors)
-    given = _check_data(data)
-    bag_index = None if bag_ids is None else table.encode(bag_ids)
-    guesses = None
-    if predicted is not None and bag_index is not None:
-        known = index_ids("classes", table.classes)
-        what = "classes of the priors"
-        guesses = match_ids("predicted", predicted, known, source="predicted has", what=what)
-        if len(guesses) != len(bag_index):
-            allowed = f"one class for each of the {len(bag_index)} bag_ids"
-            raise invalid("predicted", allowed, f"{len(guesses)}")
-    counts = None
-    if bag_index is not None:
-        counts = np.bincount(bag_index, minlength=table.n_bags)
-    training_counts = None
-    if training_bag_ids is not None:
-        training_counts = np.bincount(table.encode(training_bag_ids), minlength=table.n_bags)
-    moment = datetime.datetime.now(datetime.UTC) if date is None else date
-    versions = _versions()
-    report = {
-        "format": FORMAT,
-        "version": VERSION,
-        "title": title or "Classifier learned from bags",
-        "created": moment.isoformat(timespec="seconds"),
-        "method": clf.method_,
-        "warnings": list(warnings),
-        "inspection": sections.verdict(inspection),
-        "headline": sections.headline(clf, evaluation, table, training_counts),
-        "priors": sections.priors(table, training_counts, counts),
-        "training": sections.training(clf, evaluation, watched),
-        "confusion": sections.confusion(evaluation, table, bag_index, guesses),
-        "bag_shares": sections.bag_shares(table, bag_index, guesses),
-        "calibration": sections.calibration(clf, reliability),
-        "hyperparameters": sections.hyperparameters(clf),
-        "data": given,
-        "versions": versions,
-        "citation": {
-            "paper": "Y. Tang, N. Lu, T. Zhang, M. Sugiyama. Multi-class Classification from "
-            "Multiple Unlabeled Datasets with Partial Risk Regularization. ACML 2022.",
-            "paper_bibtex": _PAPER,
-            "software_bibtex": _SOFTWARE.format(
-                version=versions.get("unbag", "?"), year=moment.year
-            ),
-        },
-    }
-    checked: dict[str, Any] = plain(report)
-    return checked
+    sources = Sources.check(
+        clf,
+        evaluation=evaluation,
+        inspection=inspection,
+        bag_ids=bag_ids,
+        predicted=predicted,
+        training_bag_ids=training_bag_ids,
+        watched=watched,
+        reliability=reliability,
+        data=data,
+        warnings=warnings,
+        date=datetime.datetime.now(datetime.UTC) if date is None else date,
+    )
+    report: dict[str, Any] = plain(
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            "title": title or "Classifier learned from bags",
+            "created": sources.date.isoformat(timespec="seconds"),
+            "method": clf.method_,
+            "warnings": sources.warnings,
+            "sizes": _sizes(sources),
+            "versions": versions(),
+            **{section.key: section.content(sources) for section in SECTIONS},
+        }
+    )
+    return report
 
 
-def _check_data(data: Mapping[str, Any] | None) -> dict[str, Any]:
-    given = dict(data or {})
-    unknown = [key for key in given if key not in DATA_KEYS]
-    if unknown:
-        raise invalid("data", f"a dict of {shorten(DATA_KEYS, limit=20)}", shorten(unknown))
-    for key in ("files", "features", "encoding", "notes"):
-        given[key] = [text(item) for item in given.get(key) or []]
-    left_out = given.get("left_out") or {}
-    given["left_out"] = {text(column): text(reason) for column, reason in left_out.items()}
-    return given
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in _PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "unknown"
-    return {**found, "Python": platform.python_version()}
+def _sizes(sources: Sources) -> dict[str, int]:
+    sizes = {"bags": sources.priors.n_bags, "classes": sources.priors.n_classes}
+    if sources.training_rows is not None:
+        sizes["training rows"] = int(sources.training_rows.sum())
+    if sources.evaluation is not None:
+        sizes["held-out rows"] = sources.evaluation.n_rows
+    return sizes

@@ -1,4 +1,4 @@
-"""Charts as SVG: lines by epoch, dots against a diagonal, intervals."""
+"""Charts as SVG: lines by epoch, dots against a diagonal, intervals. All texts are escaped."""
 
 import itertools
 import math
@@ -6,16 +6,42 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from markupsafe import Markup
 
-from unbag.report.markup import escape, number, percent, tip
+from unbag.report.formatting import inside, number, percent
 
-__all__ = ["Line", "interval_bar", "line_chart", "nice_limit", "reliability_chart", "scatter"]
+__all__ = [
+    "Line",
+    "Point",
+    "agreement_chart",
+    "evenly",
+    "interval_bar",
+    "legend",
+    "line_chart",
+    "nice_limit",
+    "tip",
+]
 
 Numbers = Sequence[float | None]
 _Points = Sequence[tuple[int, float]]  # positions of the epochs drawn, and where each lies
+_Axis = Callable[[float], float]
 _WIDE, _HIGH = 440, 280  # near the width of a phone, so that text stays readable there
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 40
 _MOST_POINTS = 200
+_SWATCHES = {
+    "line a": '<path class="line a" d="M1 5H21"/>',
+    "line b": '<path class="line b" d="M1 5H21"/>',
+    "line c": '<path class="line c" d="M1 5H21"/>',
+    "band a": '<rect class="band a" x="1" width="20" height="10"/>',
+    "band c": '<rect class="band c" x="1" width="20" height="10"/>',
+    "mark": '<path class="mark" d="M11 0V10"/>',
+    "dot": '<circle class="dot" cx="11" cy="5" r="4"/>',
+    "dot far": '<circle class="dot far" cx="11" cy="5" r="4"/>',
+    "dot beyond": '<circle class="dot beyond" cx="11" cy="5" r="4"/>',
+    "whisker": '<path class="whisker" d="M11 0V10"/>',
+    "reach": '<path class="reach" d="M3 5H19"/>',
+    "diagonal": '<path class="diagonal" d="M1 9L21 1"/>',
+}
 
 
 @dataclass
@@ -43,6 +69,49 @@ class Line:
     band: str = ""
 
 
+@dataclass
+class Point:
+    """A dot of a chart of shares, both from 0 to 1.
+
+    Parameters
+    ----------
+    x, y : float
+        Outside 0 to 1, the dot is drawn at the edge.
+    lines : sequence of str
+        Shown on hover.
+    low, high : float, optional
+        Ends of an interval of y.
+    weight : float
+        Share of the rows, for the size of the dot.
+    kind : str
+        More CSS classes, such as "far".
+    """
+
+    x: float
+    y: float
+    lines: Sequence[str]
+    low: float | None = None
+    high: float | None = None
+    weight: float = 0.0
+    kind: str = ""
+
+
+def tip(*lines: str) -> Markup:
+    """Make the attribute that shows these lines on hover."""
+    return Markup('data-tip="{}"').format("\n".join(lines))
+
+
+def legend(**keys: str) -> Markup:
+    """Explain marks of a chart: ``legend(dot="a bag", line_a="objective")``."""
+    return _legend([(kind.replace("_", " "), label) for kind, label in keys.items()])
+
+
+def _legend(keys: Sequence[tuple[str, str]]) -> Markup:
+    key = Markup('<span class="key"><svg viewBox="0 0 22 10" aria-hidden="true">{}</svg>{}</span>')
+    shown = Markup("").join(key.format(Markup(_SWATCHES[kind]), label) for kind, label in keys)
+    return Markup('<div class="legend">{}</div>').format(shown)
+
+
 def line_chart(
     epochs: Sequence[int],
     lines: Sequence[Line],
@@ -50,7 +119,7 @@ def line_chart(
     label: str,
     shares: bool = False,
     mark: tuple[int, str] | None = None,
-) -> str:
+) -> Markup:
     """Draw lines by epoch, with a legend; every epoch tells its values on hover.
 
     Parameters
@@ -58,17 +127,17 @@ def line_chart(
     epochs : sequence of int
         Of at least one.
     lines : sequence of Line
+        With at least one number.
     label : str
         For those who hear the page.
     shares : bool
-        Whether values are written in percent.
+        Whether values are shares, written in percent.
     mark : (int, str), optional
         An epoch to mark, and why.
     """
+    write = percent if shares else number
     every = [v for line in lines for part in (line.values, line.low, line.high) for v in part]
     known = [v for v in every if v is not None]
-    if not known:
-        return '<p class="missing">There are no finite numbers to draw.</p>'
     ticks = _ticks(min(known), max(known))
     low, high = min(*known, *ticks), max(*known, *ticks)
     first, last = epochs[0], max(epochs[-1], epochs[0] + 1)
@@ -90,29 +159,35 @@ def line_chart(
     ]
     middle = (_LEFT + _WIDE - _RIGHT) / 2
     parts.append(f'<text class="x title" x="{middle}" y="{_HIGH - 5}">epoch</text>')
-    points = [(i, x(epochs[i])) for i in _thin(len(epochs))]
+    points = [(i, x(epochs[i])) for i in evenly(len(epochs), _MOST_POINTS)]
     parts += [_band(line, points, y) for line in lines if line.band]
     parts += [_path(line, points, y) for line in lines]
+    keys = []
+    for line in lines:
+        keys.append((f"line {line.kind}", line.label))
+        if line.band:
+            keys.append((f"band {line.kind}", line.band))
     if mark is not None:
         at = f"{x(mark[0]):.1f}"
         parts.append(f'<path class="mark" d="M{at} {_TOP}V{_HIGH - _BOTTOM}"/>')
-    parts += _hits(epochs, lines, points, percent if shares else number, mark)
-    return f"{_legend(lines, mark)}{_svg(parts, label, _WIDE, _HIGH)}"
+        keys.append(("mark", mark[1]))
+    parts += _strips(epochs, lines, points, write, mark)
+    return _legend(keys) + _svg(parts, label, _WIDE, _HIGH)
 
 
-def _path(line: Line, points: _Points, y: Callable[[float], float]) -> str:
-    drawn, pen = [], "M"
+def _path(line: Line, points: _Points, y: _Axis) -> str:
+    steps, pen = [], "M"
     for i, at in points:
         value = line.values[i]
         if value is None:
             pen = "M"
             continue
-        drawn.append(f"{pen}{at:.1f} {y(value):.1f}")
+        steps.append(f"{pen}{at:.1f} {y(value):.1f}")
         pen = "L"
-    return f'<path class="line {line.kind}" d="{"".join(drawn)}"/>'
+    return f'<path class="line {line.kind}" d="{"".join(steps)}"/>'
 
 
-def _band(line: Line, points: _Points, y: Callable[[float], float]) -> str:
+def _band(line: Line, points: _Points, y: _Axis) -> str:
     ends = [(at, line.low[i], line.high[i]) for i, at in points]
     known = [(at, lo, hi) for at, lo, hi in ends if lo is not None and hi is not None]
     there = [f"{at:.1f} {y(hi):.1f}" for at, _, hi in known]
@@ -120,63 +195,48 @@ def _band(line: Line, points: _Points, y: Callable[[float], float]) -> str:
     return f'<polygon class="band {line.kind}" points="{" ".join(there + back)}"/>'
 
 
-def _hits(
+def _strips(
     epochs: Sequence[int],
     lines: Sequence[Line],
     points: _Points,
-    write: Callable[[float], str],
+    write: Callable[[float | None], str],
     mark: tuple[int, str] | None,
 ) -> list[str]:
-    """Make one invisible strip an epoch, which tells its values."""
+    """Make one invisible strip per epoch, which tells its values."""
     edges = [(a + b) / 2 for (_, a), (_, b) in itertools.pairwise(points)]
     starts, ends = [_LEFT, *edges], [*edges, _WIDE - _RIGHT]
-    found = []
+    strips = []
     for (i, _), start, end in zip(points, starts, ends, strict=True):
-        said = [f"epoch {epochs[i]}"]
+        texts = [f"epoch {epochs[i]}"]
         for line in lines:
-            value = line.values[i]
-            said.append(f"{line.label}: {'–' if value is None else write(value)}")
-            reach = (line.low[i], line.high[i]) if line.band else (None, None)
-            if reach[0] is not None and reach[1] is not None:
-                said.append(f"{line.band}: {write(reach[0])} to {write(reach[1])}")
+            texts.append(f"{line.label}: {write(line.values[i])}")
+            if line.band and line.low[i] is not None:
+                texts.append(f"{line.band}: {write(line.low[i])} to {write(line.high[i])}")
         if mark is not None and mark[0] == epochs[i]:
-            said.append(mark[1])
-        found.append(
+            texts.append(mark[1])
+        strips.append(
             f'<rect class="pt hit" x="{start:.1f}" y="{_TOP}" width="{max(end - start, 1):.1f}" '
-            f'height="{_HIGH - _TOP - _BOTTOM}" {tip(*said)}/>'
+            f'height="{_HIGH - _TOP - _BOTTOM}" {tip(*texts)}/>'
         )
-    return found
+    return strips
 
 
-def _legend(lines: Sequence[Line], mark: tuple[int, str] | None) -> str:
-    def key(kind: str, label: str, shape: str) -> str:
-        swatch = f'<svg viewBox="0 0 22 10" aria-hidden="true">{shape}</svg>'
-        return f'<span class="key {kind}">{swatch}{escape(label)}</span>'
-
-    keys = []
-    for line in lines:
-        stroke = f'<path class="line {line.kind}" d="M1 5H21"/>'
-        keys.append(key(line.kind, line.label, stroke))
-        if line.band:
-            block = f'<rect class="band {line.kind}" x="1" y="0" width="20" height="10"/>'
-            keys.append(key(line.kind, line.band, block))
-    if mark is not None:
-        keys.append(key("", mark[1], '<path class="mark" d="M11 0V10"/>'))
-    return f'<div class="legend">{"".join(keys)}</div>'
+def _svg(parts: Sequence[str], label: str, wide: int, high: int, kind: str = "") -> Markup:
+    """Put parts, which are markup with all texts escaped, into one drawing."""
+    return Markup(
+        '<svg class="chart {}" viewBox="0 0 {} {}" role="img" tabindex="0" aria-label="{}">{}</svg>'
+    ).format(kind, wide, high, label, Markup("".join(parts)))
 
 
-def _svg(parts: Sequence[str], label: str, wide: int, high: int, kind: str = "") -> str:
-    return (
-        f'<svg class="chart {kind}" viewBox="0 0 {wide} {high}" role="img" tabindex="0" '
-        f'aria-label="{escape(label)}">{"".join(parts)}</svg>'
-    )
+def evenly(n: int, most: int) -> list[int]:
+    """Pick at most so many of n positions, evenly, the first and the last among them.
 
-
-def _thin(n: int) -> list[int]:
-    """Pick at most so many points, evenly, the last among them."""
-    if n <= _MOST_POINTS:
-        return list(range(n))
-    return sorted({int(i) for i in np.linspace(0, n - 1, _MOST_POINTS).round()})
+    Examples
+    --------
+    >>> evenly(3, 5), evenly(9, 3)
+    ([0, 1, 2], [0, 4, 8])
+    """
+    return sorted({int(i) for i in np.linspace(0, n - 1, min(n, most)).round()})
 
 
 def _ticks(low: float, high: float, most: int = 5) -> list[float]:
@@ -206,18 +266,37 @@ def nice_limit(largest: float) -> float:
     return min(1.0, _ticks(0, max(largest, 0.05))[-1])
 
 
-def _diagonal_frame(
-    side: int, x_title: str, y_title: str, *, limit: float = 1.0, small: bool = False
-) -> tuple[list[str], Callable[[float], float], Callable[[float], float]]:
-    """Draw axes from 0 to a limit and the diagonal; returns them and where a share lies."""
+def agreement_chart(
+    points: Sequence[Point],
+    label: str,
+    x_title: str,
+    y_title: str,
+    *,
+    limit: float = 1.0,
+    small: bool = False,
+) -> Markup:
+    """Draw dots of two shares against the diagonal, from 0 to a limit.
+
+    Parameters
+    ----------
+    points : sequence of Point
+        A dot outside the chart is drawn hollow, at its edge.
+    label : str
+        For those who hear the page.
+    x_title, y_title : str
+    limit : float
+        Where both axes end.
+    small : bool
+        Without titles, as one of many.
+    """
+    side = 200 if small else 420
     left, bottom = (30, 22) if small else (_LEFT, _BOTTOM)
-    inner = side - left - _RIGHT
 
     def x(value: float) -> float:
-        return left + value / limit * inner
+        return left + inside(value) / limit * (side - left - _RIGHT)
 
     def y(value: float) -> float:
-        return _TOP + (1 - value / limit) * (side - _TOP - bottom)
+        return _TOP + (1 - inside(value) / limit) * (side - _TOP - bottom)
 
     parts = []
     for tick in (0.0, 0.5, 1.0) if small else _ticks(0, limit):
@@ -235,50 +314,16 @@ def _diagonal_frame(
             f'<text class="x title" transform="translate(13 {y(limit / 2):.1f}) rotate(-90)">'
             f"{y_title}</text>"
         )
-    return parts, x, y
-
-
-def scatter(
-    points: Sequence[tuple[float, float, Sequence[str]]], label: str, x_title: str, y_title: str
-) -> str:
-    """Draw dots (x, y, lines told on hover) against the diagonal, all shares."""
-    side = 420
-    largest = max((max(a, b) for a, b, _ in points), default=1.0)
-    parts, x, y = _diagonal_frame(side, x_title, y_title, limit=nice_limit(largest))
-    parts += [
-        f'<circle class="pt dot" cx="{x(a):.1f}" cy="{y(b):.1f}" r="3.5" {tip(*lines)}/>'
-        for a, b, lines in points
-    ]
-    return _svg(parts, label, side, side, "square")
-
-
-def reliability_chart(
-    points: Sequence[tuple[float, float, float, float, float, Sequence[str]]],
-    label: str,
-    *,
-    small: bool = False,
-) -> str:
-    """Draw predicted probability against frequency, with intervals.
-
-    A point is (predicted, frequency, low, high, share of rows, lines told on hover). What leaves
-    the chart is drawn at its edge.
-    """
-    side = 200 if small else 420
-    parts, x, y = _diagonal_frame(
-        side, "predicted probability, %", "estimated frequency, %", small=small
-    )
-
-    def inside(value: float) -> float:
-        return min(max(value, 0.0), 1.0)
-
-    for predicted, frequency, low, high, share, lines in points:
-        at, top, end = x(predicted), y(inside(high)), y(inside(low))
-        radius = (2 if small else 3) + (4 if small else 8) * math.sqrt(max(share, 0))
-        beyond = " beyond" if inside(frequency) != frequency else ""
-        parts.append(f'<path class="whisker" d="M{at:.1f} {top:.1f}V{end:.1f}"/>')
+    for point in points:
+        at = x(point.x)
+        if point.low is not None and point.high is not None:
+            ends = f"M{at:.1f} {y(point.high):.1f}V{y(point.low):.1f}"
+            parts.append(f'<path class="whisker" d="{ends}"/>')
+        radius = (2 if small else 3.5) + (4 if small else 8) * math.sqrt(max(point.weight, 0))
+        kind = f"{point.kind} beyond" if inside(point.y) != point.y else point.kind
         parts.append(
-            f'<circle class="pt dot{beyond}" cx="{at:.1f}" cy="{y(inside(frequency)):.1f}" '
-            f'r="{radius:.1f}" {tip(*lines)}/>'
+            f'<circle class="pt dot {kind}" cx="{at:.1f}" cy="{y(point.y):.1f}" '
+            f'r="{radius:.1f}" {tip(*point.lines)}/>'
         )
     return _svg(parts, label, side, side, "square small" if small else "square")
 
@@ -289,11 +334,11 @@ def interval_bar(
     high: float | None,
     lines: Sequence[str],
     marker: float | None = None,
-) -> str:
+) -> Markup:
     """Draw a share with its interval on a line from 0 to 100 %, and a marker to compare with."""
 
     def x(share: float) -> float:
-        return 6 + 188 * min(max(share, 0.0), 1.0)
+        return 6 + 188 * inside(share)
 
     parts = ['<path class="track" d="M6 10H194"/>']
     if low is not None and high is not None:
@@ -303,7 +348,7 @@ def interval_bar(
     if value is not None:
         parts.append(f'<circle class="dot" cx="{x(value):.1f}" cy="10" r="4.5"/>')
     parts.append(f'<rect class="pt hit" width="200" height="20" {tip(*lines)}/>')
-    return (
+    return Markup(
         '<svg class="bar" viewBox="0 0 200 20" preserveAspectRatio="xMinYMid" aria-hidden="true">'
-        f"{''.join(parts)}</svg>"
-    )
+        "{}</svg>"
+    ).format(Markup("".join(parts)))

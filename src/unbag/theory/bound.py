@@ -30,7 +30,7 @@ class EstimationErrorBound:
     largest_weight : float
         C_w, the largest absolute risk weight.
     condition_number : float
-        Of Θ; what C_w grows with.
+        Of Θ; C_w grows with it.
     loss_bound, lipschitz : float
         C_ℓ and L.
     complexity_sum : float
@@ -40,7 +40,8 @@ class EstimationErrorBound:
     complexity_term, confidence_term : float
         The two terms of the paper; ``total`` is their sum.
     tighter_complexity_term, tighter_confidence_term : float
-        Those of the same proof without its last, coarse steps; ``tighter_total`` is their sum.
+        The two terms of the same proof without its last, coarse steps; ``tighter_total`` is their
+        sum.
     """
 
     n_bags: int
@@ -74,16 +75,16 @@ class EstimationErrorBound:
 
     @property
     def vacuous(self) -> bool:
-        """Whether even ``tighter_total`` says nothing: no two risks differ by more than C_ℓ."""
+        """Whether even ``tighter_total`` tells nothing: no two risks differ by more than C_ℓ."""
         return self.tighter_total >= self.loss_bound
 
     def to_dict(self) -> dict[str, Any]:
-        """Every number by its name, what follows from the terms too."""
+        """Every number by its name, those derived from the terms too."""
         derived = ("total", "tighter_total", "deviation", "vacuous")
         return asdict(self) | {name: getattr(self, name) for name in derived}
 
     def __str__(self) -> str:
-        trivial = "not below C_ℓ: it says nothing" if self.vacuous else "below C_ℓ"
+        verdict = "not below C_ℓ, so it tells nothing" if self.vacuous else "below C_ℓ"
         return "\n".join(
             (
                 f"R(ĝ) − R(g*) ≤ {self.total:.4g} with probability {1 - self.delta:g}",
@@ -91,7 +92,7 @@ class EstimationErrorBound:
                 f"  confidence term  {self.confidence_term:.4g} = "
                 "2 C_w K C_ℓ √(M ln(2/δ) / (2 N_min))",
                 f"  tighter form     {self.tighter_total:.4g} = {self.tighter_complexity_term:.4g}"
-                f" + {self.tighter_confidence_term:.4g}, {trivial}",
+                f" + {self.tighter_confidence_term:.4g}, {verdict}",
                 f"  bags             M = {self.n_bags}, N_min = {self.smallest_bag}",
                 f"  class priors     K = {self.n_classes}, C_w = {self.largest_weight:.4g}, "
                 f"condition number {self.condition_number:.4g}",
@@ -110,7 +111,7 @@ def estimation_error_bound(
     test_prior: Any = None,
     delta: float = 0.05,
 ) -> EstimationErrorBound:
-    r"""Bound how much worse than the best of its class the learned classifier can be.
+    r"""Bound how much worse the learned classifier can be than the best function of its class.
 
     With probability at least :math:`1 - \delta` over rows drawn independently within every bag,
 
@@ -121,8 +122,8 @@ def estimation_error_bound(
     where :math:`\hat{g}` minimises the unbiased risk estimate over a class of functions,
     :math:`g^*` the risk R itself, :math:`C_w = \max_{m,k} |W_{mk}|` over the risk weights,
     :math:`N_{\min} = \min_m n_m`, and :math:`\mathfrak{R}_{n_m}(\mathcal{H}_k)` is the Rademacher
-    complexity of output k of the functions at :math:`n_m` rows of bag m. The same proof, with the
-    steps spared that only shorten the formula, gives the tighter
+    complexity of output k of the functions at :math:`n_m` rows of bag m. The same proof,
+    without the steps that only shorten the formula, gives the tighter
 
     .. math:: R(\hat{g}) - R(g^*) \le
         2 \sqrt{2} L \sum_m \|W_m\|_1 \sum_k \mathfrak{R}_{n_m}(\mathcal{H}_k)
@@ -136,7 +137,7 @@ def estimation_error_bound(
     bag_sizes : M whole numbers
         n_m, in the order of Θ's bags; ``bags.counts`` of :class:`unbag.Bags`.
     loss : LossConstants, str or callable
-        C_ℓ and L; or a loss of which :meth:`LossConstants.of` knows them.
+        C_ℓ and L, or a loss whose constants :meth:`LossConstants.of` knows.
     complexity : callable or array of shape (M, K)
         :math:`\mathfrak{R}_{n_m}(\mathcal{H}_k)`: a function of the sample size to one number or
         to K (:class:`NormComplexity` is one), or all of them.
@@ -208,18 +209,18 @@ def _check_sizes(bag_sizes: Any, table: ClassPriors) -> NDArray[np.int64]:
 def _check_complexity(
     complexity: Any, sizes: NDArray[np.int64], n_classes: int
 ) -> NDArray[np.float64]:
-    """(M, K) complexities, one for every bag's size and every class."""
+    """(M, K) complexities, one per bag size and class."""
     shape = (len(sizes), n_classes)
     if callable(complexity):
         rows = [np.asarray(complexity(int(n)), dtype=np.float64) for n in sizes]
         if any(row.shape not in ((), (n_classes,)) for row in rows):
-            allowed = f"a function of the sample size to one number or {n_classes}, one a class"
+            allowed = f"a function of the sample size to one number or {n_classes}, one per class"
             raise invalid("complexity", allowed, f"shape {rows[0].shape}")
         table = np.stack([np.broadcast_to(row, (n_classes,)) for row in rows])
     else:
         table = as_float_array("complexity", detached(complexity), ndim=2)
         if table.shape != shape:
-            allowed = f"of shape {shape}, one number a bag and class"
+            allowed = f"of shape {shape}, one number per bag and class"
             raise invalid("complexity", allowed, f"shape {table.shape}")
     if not (np.isfinite(table).all() and (table >= 0).all()):
         raise invalid("complexity", "finite and non-negative", shorten(table.ravel()))

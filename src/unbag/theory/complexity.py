@@ -88,24 +88,24 @@ def fold_batch_norm(module: MLP) -> list[tuple[NDArray[np.float64], NDArray[np.f
 
 
 def mlp_complexity(module: nn.Module, radius: float) -> NormComplexity:
-    r"""Bound the Rademacher complexity of MLPs with norms like those of a given one.
+    r"""Bound the Rademacher complexity of all MLPs with the norms of a given one.
 
-    Batch normalisation is folded into the layers (:func:`fold_batch_norm`). A constant unit that
-    every layer passes on carries the biases, so layer j becomes
+    Batch normalisation is folded into the layers (:func:`fold_batch_norm`). Biases are the
+    weights of a constant unit that every layer passes on, so layer j becomes
     :math:`\begin{pmatrix} W_j & b_j \\ 0 & 1 \end{pmatrix}`, and a row gets a 1 at its end. Scaling
     what enters a unit by t and what leaves it by 1/t changes no function; all units, the constant
     ones too, are scaled so that the product of the Frobenius norms is least.
 
-    The class that the result speaks of, all networks with such norms, is thus chosen by the data,
-    while the theorem wants it fixed before: see docs/theory.md.
+    The result is about all networks with such norms. The data choose this class, while the theorem
+    requires it to be fixed before; see docs/theory.md.
 
     Parameters
     ----------
     module : MLP
         For instance ``clf.module_`` of a fitted :class:`unbag.UnbagClassifier`.
     radius : float
-        B, which no row exceeds in length, as the network sees it (scaled, where the estimator
-        standardises). The root of the mean squared length over a bag will do too.
+        B, the largest length of a row as the network gets it (after scaling, where the estimator
+        standardises). The root of the mean squared length over a bag is enough.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def mlp_complexity(module: nn.Module, radius: float) -> NormComplexity:
         raise invalid("module", "an unbag.models.MLP", type(module).__name__, remedy)
     check_number("radius", radius, low=0, low_open=True)
     layers = fold_batch_norm(module)
-    # Only squares matter: S_0 is the squared length of a row, first as it is, then its constant.
+    # Only squares matter. S_0 holds the squared length of a row and that of its constant unit.
     squares = [np.array([[float(radius) ** 2], [1.0]])]
     for j, (weight, bias) in enumerate(layers):
         entering = (weight**2).sum(1, keepdims=True) if j == 0 else weight**2
@@ -137,7 +137,7 @@ def mlp_complexity(module: nn.Module, radius: float) -> NormComplexity:
 
 
 def _balance(squares: list[NDArray[np.float64]], sweeps: int = 200) -> None:
-    """Scale the units between matrices of squared entries, in place: the least product of sums.
+    """Scale the units between matrices of squared entries in place, to the least product of sums.
 
     In the logarithms of the scales the product is convex, and over the units between two matrices
     the best scale is √(q/r), r and q being the sums of what enters and leaves a unit: exact steps,

@@ -12,12 +12,12 @@ __all__ = ["LossConstants"]
 
 @dataclass(frozen=True, slots=True)
 class LossConstants:
-    r"""What the bound needs to know of a loss ℓ(z, k) ≥ 0 of logits z: C_ℓ and L.
+    r"""The constants C_ℓ and L of a loss ℓ(z, k) ≥ 0 of logits z, which the bound needs.
 
     Parameters
     ----------
     bound : float
-        :math:`C_\ell`, which no loss exceeds.
+        :math:`C_\ell`, the largest value of the loss.
     lipschitz : float
         L in :math:`|\ell(z, k) - \ell(z', k)| \le L \|z - z'\|_2` for every class k.
 
@@ -38,7 +38,7 @@ class LossConstants:
     def of(cls, loss: Any) -> Self:
         """Constants of a loss of :mod:`unbag.objectives`, by name or by function.
 
-        Constants come back as they are. Cross-entropy is refused: it has no bound.
+        An instance is returned as it is. Cross-entropy is refused, since it has no bound.
 
         Examples
         --------
@@ -68,7 +68,7 @@ generalized-cross-entropy.
 
     @classmethod
     def clipped_cross_entropy(cls, level: float) -> Self:
-        r"""Cross-entropy cut off at a level c: :math:`\ell_k = \min(-\log \eta_k, c)`.
+        r"""Cross-entropy clipped at a level c: :math:`\ell_k = \min(-\log \eta_k, c)`.
 
         .. math:: C_\ell = c, \qquad L = \sqrt{2} \, (1 - e^{-c})
 

@@ -1,8 +1,20 @@
 "use strict";
 (() => {
   const tip = document.getElementById("tip");
-  const grids = JSON.parse(document.getElementById("grids").textContent);
+  const grids = new WeakMap(); // of each picture, what its cells say
   let marked = null; // the point that is told now
+
+  function gridOf(box) {
+    if (!grids.has(box)) grids.set(box, JSON.parse(box.querySelector("script").textContent));
+    return grids.get(box);
+  }
+
+  // Tables that are wider than their box say so.
+  function showHints() {
+    for (const box of document.querySelectorAll(".scroll")) {
+      box.previousElementSibling.hidden = box.scrollWidth <= box.clientWidth + 1;
+    }
+  }
 
   function place(x, y) {
     const gap = 14;
@@ -43,15 +55,15 @@
 
   // A picture of many cells: which one is it, and what does it say?
   function tell(box, row, column, x, y) {
-    const grid = grids[box.dataset.grid];
+    const grid = gridOf(box);
     const lines = [
       grid.kinds[0] + " " + grid.rows[row],
       grid.kinds[1] + " " + grid.columns[column],
     ];
     for (const layer of grid.layers) {
       const value = layer.values[row][column];
-      const digits = layer.scale > 1 ? 1 : 0;
-      const shown = value === null ? "–" : (value / layer.scale).toFixed(digits) + layer.unit;
+      const digits = grid.scale > 1 ? 1 : 0;
+      const shown = value === null ? "–" : (value / grid.scale).toFixed(digits) + grid.unit;
       lines.push(layer.label + ": " + shown);
     }
     const spot = box.querySelector(".spot");
@@ -66,9 +78,9 @@
   }
 
   function point(event) {
-    const box = event.target.closest("[data-grid]");
+    const box = event.target.closest(".grid");
     if (box) {
-      const grid = grids[box.dataset.grid];
+      const grid = gridOf(box);
       const area = box.getBoundingClientRect();
       const inside = (value, count) => Math.max(0, Math.min(count - 1, Math.floor(value * count)));
       const row = inside((event.clientY - area.top) / area.height, grid.rows.length);
@@ -102,8 +114,8 @@
     if (event.key === "Escape") return hide();
     const chart = event.target.closest(".chart");
     if (!chart || event.target !== chart || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (chart.dataset.grid) {
-      const grid = grids[chart.dataset.grid];
+    if (chart.classList.contains("grid")) {
+      const grid = gridOf(chart);
       const wide = grid.columns.length;
       const at = Number(chart.dataset.row || 0) * wide + Number(chart.dataset.column || 0);
       const next = step(event, at, wide * grid.rows.length, wide);
@@ -141,5 +153,8 @@
   document.addEventListener("keydown", key);
   document.addEventListener("focusout", hide);
   document.addEventListener("pointerleave", hide);
+  document.addEventListener("toggle", showHints, true);
+  window.addEventListener("resize", showHints);
   window.addEventListener("beforeprint", hide);
+  showHints();
 })();

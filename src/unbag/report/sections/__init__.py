@@ -1,0 +1,51 @@
+"""The sections of a report.
+
+A section is a function here that makes its part of the content, a template of the name of its key,
+and a line in ``SECTIONS``. Where the function returns None, the page leaves the section out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from unbag.report.sections.answers import answers
+from unbag.report.sections.bags import bag_shares, inspection, priors
+from unbag.report.sections.results import calibration, confusion, headline
+from unbag.report.sections.settings import citation, data, hyperparameters
+from unbag.report.sections.training import training
+from unbag.report.sources import Part, Sources
+
+__all__ = ["SECTIONS", "Section"]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the report.
+
+    Attributes
+    ----------
+    key : str
+        Its key in the content, its id on the page and the name of its template.
+    title : str
+        Of its heading.
+    content : callable
+        Makes its part of the content, or None where there is nothing to show.
+    """
+
+    key: str
+    title: str
+    content: Callable[[Sources], Part | None]
+
+
+SECTIONS = (
+    Section("answers", "In short", answers),
+    Section("headline", "Results", headline),
+    Section("confusion", "Classes", confusion),
+    Section("bag_shares", "Predicted and known shares", bag_shares),
+    Section("calibration", "Probabilities", calibration),
+    Section("inspection", "Check of bags and shares", inspection),
+    Section("priors", "Known shares", priors),
+    Section("training", "Training", training),
+    Section("hyperparameters", "Settings", hyperparameters),
+    Section("data", "Data", data),
+    Section("citation", "How to cite", citation),
+)

@@ -1,0 +1,106 @@
+"""Estimates without labels: overall, for every class, and of the probabilities."""
+
+import numpy as np
+from scipy import stats
+
+from unbag.evaluation import Evaluation, LeftInverse
+from unbag.evaluation.intervals import share_variance
+from unbag.report.sources import Floats, Part, Sources, number_part, share_part
+
+__all__ = ["calibration", "confusion", "headline"]
+
+
+def headline(sources: Sources) -> Part | None:
+    """Collect the overall numbers."""
+    found = sources.evaluation
+    if found is None:
+        return None
+    most_common = int(np.argmax(found.test_prior))
+    metrics = found.probabilities
+    roc = None if metrics is None else metrics.roc
+    return {
+        "held_out_rows": found.n_rows,
+        "held_out_bags": found.n_bags,
+        "level": found.level,
+        "sampling": found.sampling,
+        "accuracy": share_part(found.accuracy, found.level),
+        "balanced_accuracy": share_part(found.balanced_accuracy, found.level),
+        "macro_f1": share_part(found.macro_f1, found.level),
+        "auc": None if roc is None else share_part(roc.auc, found.level),
+        "cost": number_part(found.cost),
+        "log_loss": None if metrics is None else number_part(metrics.log_loss),
+        "brier": None if metrics is None else number_part(metrics.brier),
+        "most_common_class": sources.classes[most_common],
+        "most_common_share": float(found.test_prior[most_common]),
+    }
+
+
+def confusion(sources: Sources) -> Part | None:
+    """Give the confusion matrix and the numbers of every class.
+
+    The diagonal of ``raw`` is the recall of every class: both are the same estimates.
+    ``projected`` is the likeliest valid matrix; it is biased, and the page does not show it.
+    """
+    found = sources.evaluation
+    if found is None:
+        return None
+    low, high = _cell_intervals(found, sources)
+    by_class = {
+        name: [share_part(e, found.level, among=len(found.classes)) for e in getattr(found, name)]
+        for name in ("recall", "precision", "f1", "predicted_share")
+    }
+    return {
+        "classes": sources.classes,
+        "level": found.level,
+        "raw": found.confusion,
+        "low": low,
+        "high": high,
+        "projected": found.projected["confusion"],
+        "test_prior": found.test_prior,
+        **by_class,
+    }
+
+
+def _cell_intervals(
+    found: Evaluation, sources: Sources
+) -> tuple[Floats, Floats] | tuple[None, None]:
+    """Make intervals of the raw confusion matrix: lower and upper ends, (K, K).
+
+    Those of the diagonal are the score intervals of the recalls; the others are plain, with the
+    variance at the projected confusion matrix: an entry is Σ_m L_ym V_mk. For the inverse of least
+    variance there are none.
+    """
+    counts = sources.held_out_rows
+    if counts is None or sources.predicted is None or found.inverse == "least-variance":
+        return None, None
+    present = sources.priors.subset(counts > 0)
+    n = counts[counts > 0].astype(np.float64)
+    inverse = LeftInverse(present, n, found.inverse).matrix  # (K, M)
+    columns = found.projected["confusion"].T  # (K, K): row k is column k of C
+    spread = share_variance(columns, present.values, n, found.sampling)  # (K, M)
+    variance = found.design_effect * (inverse**2 @ spread.T)
+    half = float(stats.norm.ppf(0.5 + found.level / 2)) * np.sqrt(variance)
+    low = np.clip(found.confusion - half, 0, 1)
+    high = np.clip(found.confusion + half, 0, 1)
+    np.fill_diagonal(low, [recall.low for recall in found.recall])
+    np.fill_diagonal(high, [recall.high for recall in found.recall])
+    return low, high
+
+
+def calibration(sources: Sources) -> Part | None:
+    """Give temperature and biases, and how often probabilities come true."""
+    fitted, reliability = sources.clf.calibration_, sources.reliability
+    if fitted is None and reliability is None:
+        return None
+    return {
+        "classes": sources.classes,
+        "temperature": None if fitted is None else fitted.temperature,
+        "biases": None if fitted is None else fitted.biases,
+        "reliability": None
+        if reliability is None
+        else {
+            "edges": reliability.edges,
+            "overall": vars(reliability.overall),
+            "by_class": [vars(curve) for curve in reliability.by_class],
+        },
+    }

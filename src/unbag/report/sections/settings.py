@@ -1,0 +1,104 @@
+"""What the model was made with: settings, data, and whom to cite."""
+
+import importlib.metadata
+import inspect
+import platform
+from typing import Any
+
+import numpy as np
+
+from unbag.estimator import UnbagClassifier
+from unbag.methods import get_method
+from unbag.report.sources import Part, Sources
+
+__all__ = ["citation", "data", "hyperparameters", "versions"]
+
+_NOT_SHOWN = {"priors", "method", "verbose", "checkpoint"}
+_OF_METHODS = {"alpha", "ascent_scale", "flood_level"}  # arguments that only some methods have
+_PACKAGES = ("unbag", "torch", "numpy", "scipy", "scikit-learn", "pyarrow")
+_PAPER = (
+    "Y. Tang, N. Lu, T. Zhang, M. Sugiyama. Multi-class Classification from Multiple Unlabeled "
+    "Datasets with Partial Risk Regularization. ACML 2022."
+)
+_PAPER_BIBTEX = """\
+@inproceedings{tang2022multi,
+  title     = {Multi-class Classification from Multiple Unlabeled Datasets
+               with Partial Risk Regularization},
+  author    = {Tang, Yuting and Lu, Nan and Zhang, Tianyi and Sugiyama, Masashi},
+  booktitle = {Proceedings of the 14th Asian Conference on Machine Learning},
+  year      = {2022},
+  eprint    = {2207.01555},
+  archiveprefix = {arXiv}
+}"""
+_SOFTWARE_BIBTEX = """\
+@software{{unbag,
+  title   = {{unbag: classifiers from unlabeled bags and class shares}},
+  author  = {{{{The unbag developers}}}},
+  version = {{{version}}},
+  year    = {{{year}}}
+}}"""
+
+
+def hyperparameters(sources: Sources) -> Part:
+    """Give the settings that were used, and the names of those that the method chose itself."""
+    clf = sources.clf
+    given = clf.get_params(deep=False)
+    settings = {n: v for n, v in given.items() if n not in _NOT_SHOWN | _OF_METHODS}
+    settings |= method_settings(clf)
+    settings["test_prior"] = getattr(clf, "test_prior_", settings["test_prior"])
+    settings["epochs"] = getattr(clf, "n_iter_", settings["epochs"])
+    return {
+        "method_summary": get_method(clf.method_).summary,
+        "values": {n: _describe(v) for n, v in settings.items() if v is not None},
+        "chosen_by_method": sorted(n for n, v in settings.items() if v is None),
+    }
+
+
+def method_settings(clf: UnbagClassifier) -> dict[str, Any]:
+    """Return the settings of the method of a fitted classifier, the only place that reads them."""
+    method = get_method(clf.method_)
+    defaults = inspect.signature(method.objective).parameters
+    settings = {}
+    for name in method.hyperparameters:
+        given = getattr(clf, name, None)
+        if given is not None:
+            settings[name] = given
+        elif name in defaults:
+            settings[name] = defaults[name].default
+    return settings
+
+
+def _describe(value: Any) -> Any:
+    """Keep plain values, and name objects by their kind: an address means nothing to a reader."""
+    if isinstance(value, bool | int | float | str | np.number):
+        return value
+    if isinstance(value, dict | list | tuple | np.ndarray):
+        return value
+    return getattr(value, "__name__", type(value).__name__)
+
+
+def data(sources: Sources) -> Part | None:
+    """Say where the rows come from."""
+    return sources.data if any(sources.data.values()) else None
+
+
+def citation(sources: Sources) -> Part:
+    """Say how to cite."""
+    return {
+        "paper": _PAPER,
+        "paper_bibtex": _PAPER_BIBTEX,
+        "software_bibtex": _SOFTWARE_BIBTEX.format(
+            version=versions()["unbag"], year=sources.date.year
+        ),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of the packages that the numbers depend on, and of Python."""
+    installed = {}
+    for name in _PACKAGES:
+        try:
+            installed[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            installed[name] = "unknown"
+    return {**installed, "Python": platform.python_version()}

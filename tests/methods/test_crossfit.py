@@ -6,13 +6,13 @@ import re
 import numpy as np
 import pytest
 import torch
+from unbag.methods.recipes import balanced_posterior
 
 import unbag
 from unbag.exceptions import InvalidInputError
 from unbag.identity import identify
 from unbag.methods import Job, fit_many
 from unbag.methods.crossfit import CrossFit
-from unbag.methods.recipes import balanced_posterior
 from unbag.training import Augmentation, TestSet, train
 
 K = 3

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from unbag.methods.jobs import choose_batching, prepare, whole_bag_batch_size
 
 import unbag
 from unbag.exceptions import InvalidInputError, RankError
@@ -12,7 +13,6 @@ from unbag.methods import (
     default_learning_rate,
     fit_many,
 )
-from unbag.methods.jobs import choose_batching, prepare, whole_bag_batch_size
 from unbag.models import MLP
 from unbag.training import TestSet
 

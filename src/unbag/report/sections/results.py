@@ -4,7 +4,7 @@ import numpy as np
 from scipy import stats
 
 from unbag.evaluation import Evaluation, LeftInverse
-from unbag.evaluation.intervals import share_variance
+from unbag.evaluation.variances import BagSample
 from unbag.report.sources import Floats, Part, Sources, number_part, share_part
 
 __all__ = ["calibration", "confusion", "headline"]
@@ -77,7 +77,8 @@ def _cell_intervals(
     n = counts[counts > 0].astype(np.float64)
     inverse = LeftInverse(present, n, found.inverse).matrix  # (K, M)
     columns = found.projected["confusion"].T  # (K, K): row k is column k of C
-    spread = share_variance(columns, present.values, n, found.sampling)  # (K, M)
+    share = None if found.held_out_share is None else found.held_out_share[counts > 0]
+    spread = BagSample.of(present, n, found.sampling, share).share_variance(columns)  # (K, M)
     variance = found.design_effect * (inverse**2 @ spread.T)
     half = float(stats.norm.ppf(0.5 + found.level / 2)) * np.sqrt(variance)
     low = np.clip(found.confusion - half, 0, 1)

@@ -1,20 +1,17 @@
 """What the model was made with: settings, data, and whom to cite."""
 
 import importlib.metadata
-import inspect
 import platform
 from typing import Any
 
 import numpy as np
 
-from unbag.estimator import UnbagClassifier
-from unbag.methods import get_method
+from unbag.methods import METHODS
 from unbag.report.sources import Part, Sources
 
 __all__ = ["citation", "data", "hyperparameters", "versions"]
 
 _NOT_SHOWN = {"priors", "method", "verbose", "checkpoint"}
-_OF_METHODS = {"alpha", "ascent_scale", "flood_level"}  # arguments that only some methods have
 _PACKAGES = ("unbag", "torch", "numpy", "scipy", "scikit-learn", "pyarrow")
 _PAPER = (
     "Y. Tang, N. Lu, T. Zhang, M. Sugiyama. Multi-class Classification from Multiple Unlabeled "
@@ -43,29 +40,14 @@ def hyperparameters(sources: Sources) -> Part:
     """Give the settings that were used, and the names of those that the method chose itself."""
     clf = sources.clf
     given = clf.get_params(deep=False)
-    settings = {n: v for n, v in given.items() if n not in _NOT_SHOWN | _OF_METHODS}
-    settings |= method_settings(clf)
+    settings = {n: v for n, v in given.items() if n not in _NOT_SHOWN} | clf.settings_
     settings["test_prior"] = getattr(clf, "test_prior_", settings["test_prior"])
     settings["epochs"] = getattr(clf, "n_iter_", settings["epochs"])
     return {
-        "method_summary": get_method(clf.method_).summary,
+        "method_summary": METHODS[clf.method_].summary,
         "values": {n: _describe(v) for n, v in settings.items() if v is not None},
         "chosen_by_method": sorted(n for n, v in settings.items() if v is None),
     }
-
-
-def method_settings(clf: UnbagClassifier) -> dict[str, Any]:
-    """Return the settings of the method of a fitted classifier, the only place that reads them."""
-    method = get_method(clf.method_)
-    defaults = inspect.signature(method.objective).parameters
-    settings = {}
-    for name in method.hyperparameters:
-        given = getattr(clf, name, None)
-        if given is not None:
-            settings[name] = given
-        elif name in defaults:
-            settings[name] = defaults[name].default
-    return settings
 
 
 def _describe(value: Any) -> Any:

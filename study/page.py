@@ -126,21 +126,21 @@ def _rates(results: Results) -> list[Block]:
         if STUDY[dataset].has_grid:
             continue
         served = _served(results, dataset)
-        found = results.frame[results.frame["dataset"] == dataset]
-        for run in sorted(set(found["run"]) - set(served), key=_order):
+        frame = results.frame[results.frame["dataset"] == dataset]
+        for run in sorted(set(frame["run"]) - set(served), key=_order):
             if run.epochs != STUDY[dataset].epochs:
                 continue
             values = "".join(f", {_SYMBOLS[n]} {v:g}" for n, v in run.hyperparameters.items())
             rate = f"{run.learning_rate:g}"
             name = (DATASET_NAMES[dataset], run.setting, run.method + values, rate)
-            trials = found[found["run"] == run]
+            trials = frame[frame["run"] == run]
             chosen = choices.run(run.setting, run.method, 0)
             if run.held_out:
                 first = trials[trials["trial"] == 0]
                 means = first["label_free_error"].mean(), first["error"].mean()
                 held_out.append((*name, *map(_number, means)))
             elif run.learning_rate != choices.learning_rate:
-                means = trials["error"].mean(), found["error"][found["run"] == chosen].mean()
+                means = trials["error"].mean(), frame["error"][frame["run"] == chosen].mean()
                 cells.append((*name, str(len(trials)), *map(_number, means)))
     first = ["dataset", "setting", "method", "learning rate"]
     blocks: list[Block] = []

@@ -150,8 +150,8 @@ class Results:
     @cached_property
     def errors(self) -> pd.DataFrame:
         """Errors of the cells that have a trial: one row per cell, one column per trial."""
-        found = self._find_cells().dropna(subset=["trial"])
-        return found.pivot_table(index=KEY, columns="trial", values="error", sort=False)
+        chosen = self._find_cells().dropna(subset=["trial"])
+        return chosen.pivot_table(index=KEY, columns="trial", values="error", sort=False)
 
     def _find_cells(self, *, oracle: bool = False) -> pd.DataFrame:
         choices = self.choices.values()
@@ -174,19 +174,19 @@ class Results:
           mean, or that of the best of the grid, lies near the published one.
         """
         index = pd.MultiIndex.from_product([self.datasets, SETTINGS, METHODS], names=KEY)
-        found = self._find_cells().groupby(KEY)
+        chosen = self._find_cells().groupby(KEY)
         best = self._find_cells(oracle=True).groupby(KEY)
         cells = pd.DataFrame(
             {
-                "error_mean": found["error"].mean(),
-                "error_std": found["error"].std(),
-                "drop_mean": found["drop"].mean(),
-                "drop_std": found["drop"].std(),
+                "error_mean": chosen["error"].mean(),
+                "error_std": chosen["error"].std(),
+                "drop_mean": chosen["drop"].mean(),
+                "drop_std": chosen["drop"].std(),
                 "grid_mean": best["error"].mean(),
             }
         ).reindex(index)
-        cells["trials"] = found["error"].count().reindex(index, fill_value=0)
-        cells["diverged"] = found["diverged"].sum().gt(0).reindex(index, fill_value=False)
+        cells["trials"] = chosen["error"].count().reindex(index, fill_value=0)
+        cells["diverged"] = chosen["diverged"].sum().gt(0).reindex(index, fill_value=False)
         cells["has_grid"] = index.isin(best.groups)
         cells["grid_trials"] = best["error"].count().reindex(index, fill_value=0)
         p = pd.Series(self._p_values(), dtype=float, index=index)

@@ -200,10 +200,10 @@ def ranking(results: Results) -> list[Block]:
     """Count the datasets in which ``u-prr`` is best, or not significantly worse, by setting."""
     whole = _whole(results.cells)
     smallest = whole["error_mean"].groupby(["dataset", "setting"]).transform("min")
-    own = whole.assign(best=whole["error_mean"] == smallest)
-    own = own[own.index.isin(["u-prr"], level="method")]
+    prr = whole.assign(best=whole["error_mean"] == smallest)
+    prr = prr[prr.index.isin(["u-prr"], level="method")]
     paper = published().xs("u-prr", level="method").groupby("setting")["bold"]
-    groups = own.groupby("setting")
+    groups = prr.groupby("setting")
     counts = pd.DataFrame(
         {
             "smallest mean": groups["best"].sum(),
@@ -236,10 +236,10 @@ def behind(results: Results) -> list[Block]:
     errors = dict(list(results.errors.groupby(KEY[:2])))
     for (dataset, setting), cells in _whole(results.cells).groupby(KEY[:2], sort=False):
         cells = cells.droplevel(KEY[:2])
-        own, best = cells.loc["u-prr"], cells.loc[cells["error_mean"].idxmin()]
+        prr, best = cells.loc["u-prr"], cells.loc[cells["error_mean"].idxmin()]
         n_whole += 1
-        if not own.bold:
-            shown = [with_deviation(cell.error_mean, cell.error_std) for cell in (own, best)]
+        if not prr.bold:
+            shown = [with_deviation(cell.error_mean, cell.error_std) for cell in (prr, best)]
             paper = f"{best.paper_error_mean:.2f}"
             rows.append(
                 (DATASET_NAMES[dataset], setting, shown[0], f"`{best.name}`", shown[1], paper)
@@ -247,9 +247,9 @@ def behind(results: Results) -> list[Block]:
         others = errors[dataset, setting].droplevel(KEY[:2]).drop("prop-cr")
         fair = p_values(others)["u-prr"] >= SIGNIFICANCE
         rival = cells.loc["prop-cr"].paper_error_mean, cells.loc["prop-cr"].paper_error_std
-        different = differs(own.error_mean, own.error_std, own.trials, *rival)
+        different = differs(prr.error_mean, prr.error_std, prr.trials, *rival)
         without += fair
-        with_published += fair and not (own.error_mean > rival[0] and different)
+        with_published += fair and not (prr.error_mean > rival[0] and different)
     headings = ["dataset", "setting", "`u-prr`", "best", "its error", "the same in the paper"]
     text = (
         f"Settings in which `u-prr` is significantly worse than the best, {len(rows)} of {n_whole}:"
@@ -265,16 +265,16 @@ def behind(results: Results) -> list[Block]:
 
 def claim() -> list[Block]:
     """List published cells with a smaller mean error than ``u-prr`` of the same setting."""
-    own = published().xs("u-prr", level="method").add_suffix("_own")
-    cells = published().join(own).reset_index()
-    cells = cells[cells["error_mean"] < cells["error_mean_own"]]
+    prr = published().xs("u-prr", level="method").add_suffix("_prr")
+    cells = published().join(prr).reset_index()
+    cells = cells[cells["error_mean"] < cells["error_mean_prr"]]
     rows = [
         (
             DATASET_NAMES[cell.dataset],
             cell.setting,
             f"`{cell.method}`",
             bold(with_deviation(cell.error_mean, cell.error_std), cell.bold),
-            bold(with_deviation(cell.error_mean_own, cell.error_std_own), cell.bold_own),
+            bold(with_deviation(cell.error_mean_prr, cell.error_std_prr), cell.bold_prr),
         )
         for cell in cells.itertuples()
     ]

@@ -193,3 +193,23 @@ def test_neither_is_there_yet(tmp_path):
     write_cells(tmp_path, {("asymmetric", "u-prr"): [3.0]})
     for block in (ablations, noise):
         assert block(Results(tmp_path)) == ["None are made yet."]
+
+
+def test_the_best_recipe_is_with_augmentation_and_labels_are_the_better_of_two(tmp_path):
+    choices = made_choices("mnist")
+    write_cells(tmp_path, {("symmetric-0.5", "u-prr"): [3.0, 3.2]}, choices)
+    errors = {"consistency": 5.0, "crossfit": 1.0, "supervised": 1.5, "supervised-augmented": 0.5}
+    runs = {m: our_run("mnist", "symmetric-0.5", m, 0) for m in errors}
+    Records(tmp_path).add([made_record(runs[m], error) for m, error in errors.items()], HERE)
+    text, _, distances = ours(Results(tmp_path))
+    assert "below it in 0 of 1 cells" in text  # consistency, though crossfit has less
+    assert "our `u-prr` 2.60, the best recipe 4.50" in distances
+
+
+def test_errors_clearly_above_the_published_ones_are_not_bold(tmp_path):
+    write_cells(tmp_path, {("symmetric-0.5", "u-prr"): [3.0, 3.2]}, made_choices("mnist"))
+    runs = [our_run("mnist", "symmetric-0.5", "crossfit", trial) for trial in range(5)]
+    Records(tmp_path).add([made_record(run, 50.0 + run.trial) for run in runs], HERE)
+    text, table = ours(Results(tmp_path))
+    assert rows_of(table)[0][4] == "52.00 (1.58)"
+    assert "significantly in 0" in text

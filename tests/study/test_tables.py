@@ -384,3 +384,10 @@ def test_a_table_has_the_settings_of_its_name(results, name):
     columns = list(paper_table(results, name))
     assert columns[-8:] == list(METHODS)
     assert ("a" in columns) == (name == "symmetric")
+
+
+def test_settings_with_a_method_of_one_trial_have_no_rank(tmp_path):
+    write_cells(tmp_path, whole(prop=[30.0]))
+    _, table = ranking(Results(tmp_path))
+    assert rows_of(table)[0][:3] == (HALF, "0 of 0", "0 of 0")
+    assert "in 0 of 0 settings" in behind(Results(tmp_path))[0]

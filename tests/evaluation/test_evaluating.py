@@ -233,6 +233,12 @@ class TestRepeatedRows:
         assert report.accuracy == none.accuracy
         assert np.diff(report.interval) > 1.3 * np.diff(none.interval)
 
+    def test_a_single_pair_is_recognised(self, fitted):
+        bags = np.append(BAGS, BAGS[0])
+        report = evaluate(fitted, np.vstack([X, X[:1]]), bags)
+        given = evaluate(fitted, np.vstack([X, X[:1]]), bags, row_ids=[*range(1600), 0])
+        assert report.design_effect == given.design_effect > 1
+
     def test_distinct_rows_have_no_effect(self, fitted):
         assert evaluate(fitted, X, BAGS).design_effect == 1.0
 

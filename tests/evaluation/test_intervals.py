@@ -5,8 +5,14 @@ import pytest
 from populations import SQUARE, THREE, exact_population, rows_of
 from scipy import stats
 
-from unbag.evaluation import INVERSES, evaluate_predictions
-from unbag.evaluation.intervals import class_path, error_pattern, overall_path, score_interval
+from unbag.evaluation import INVERSES, LeftInverse, evaluate_predictions
+from unbag.evaluation.intervals import (
+    class_path,
+    error_pattern,
+    errors_beyond_limits,
+    overall_path,
+    score_interval,
+)
 from unbag.exceptions import RankError
 from unbag.priors import ClassPriors, asymmetric, non_square, symmetric
 
@@ -213,6 +219,20 @@ def test_score_interval_of_a_share_is_wilson_s():
     assert low == pytest.approx(0.9, abs=0.05)
 
 
+@pytest.mark.parametrize("value", [-0.1, 0.0, 1e-4, 0.6, 1 - 1e-5, 1.0, 1.02, 3.0])
+def test_score_intervals_follow_the_scale_of_their_limits(value):
+    x = np.linspace(0, 1, 200)
+    variances = 1e-4 * (1 - x) + 1e-6 * x
+    low, high = score_interval(value, x, variances, 1.96)
+    other = score_interval(2 + 3 * value, 2 + 3 * x, 9 * variances, 1.96, (2.0, 5.0))
+    assert other == pytest.approx((2 + 3 * low, 2 + 3 * high), abs=1e-9)
+    errors = errors_beyond_limits(value, x, variances)
+    scaled = errors_beyond_limits(2 + 3 * value, 2 + 3 * x, 9 * variances, (2.0, 5.0))
+    assert scaled == pytest.approx(errors, rel=1e-6)
+    assert (errors > 0) == (not 0 <= value <= 1)
+    assert (errors > 1.96) == (low > 1 or high < 0)
+
+
 @pytest.mark.parametrize("k", [2, 3, 10])
 @pytest.mark.parametrize("seed", range(3))
 def test_paths_hold_valid_confusion_matrices_with_the_observed_shares(k, seed):
@@ -311,6 +331,24 @@ class TestRepeatedRows:
         again = evaluate_predictions(np.tile(predicted, 2), row_ids=np.tile(range(200), 2), **args)
         assert again.design_effect == 1
         assert again.interval == plain.interval
+
+    def test_a_row_counts_by_the_size_of_its_bag(self):
+        """Repeats in a small bag matter more than in a large one."""
+        rng = np.random.default_rng(0)
+        bag, n = np.repeat([0, 1], [40, 400]), 440
+        predicted = rng.integers(0, 2, n)
+        record = np.arange(n)
+        record[bag == 0] //= 2
+        priors = ClassPriors(symmetric(2, a=0.6))
+        report = evaluate_predictions(predicted, bag, priors=priors, row_ids=record)
+        weights = LeftInverse(priors, [40, 400]).weights(np.diag(report.test_prior))
+        parts = np.zeros(n)
+        for m, size in ((0, 40), (1, 400)):
+            values = weights[m, predicted[bag == m]]
+            parts[bag == m] = (values - values.mean()) / size
+        expected = (np.bincount(record, weights=parts) ** 2).sum() / (parts**2).sum()
+        assert report.design_effect == pytest.approx(expected)
+        assert expected > 1.05
 
     def test_ids_of_any_kind(self):
         bag = self.bags()

@@ -129,3 +129,15 @@ def test_bad_input(function, chances, bags, message):
 def test_bad_output_prior():
     with pytest.raises(InvalidInputError, match="output_prior must be shares that sum to 1"):
         bag_log_loss([[0.5, 0.5]], [0], priors=[[0.9, 0.1], [0.2, 0.8]], output_prior=[1, 1])
+
+
+def test_a_class_that_the_output_prior_excludes_is_impossible():
+    """What a model says of a class of which it has seen nothing counts for nothing."""
+    theta = np.array([[0.7, 0.2, 0.1], [0.3, 0.5, 0.2]])
+    eta = np.array([[0.5, 0.3, 0.2], [0.2, 0.6, 0.2], [0.1, 0.2, 0.7]])
+    bag, output = np.array([0, 1, 1]), np.array([0.6, 0.4, 0.0])
+    ratio = eta[:, :2] / output[:2]
+    pooled = np.array([1 / 3, 2 / 3]) @ theta[:, :2]
+    chance = (theta[bag, :2] * ratio).sum(1) / (ratio @ pooled) * np.array([1, 2, 2]) / 3
+    found = bag_log_loss(eta, bag, priors=theta, output_prior=output)
+    assert found == pytest.approx(-np.log(chance).mean())

@@ -53,6 +53,18 @@ def test_asymmetric_shares_keep_to_their_range():
     assert not np.allclose(*np.split(non_square(10, random_state=0), 2))
 
 
+def test_perturb_names_the_bag_whose_share_would_be_negative():
+    table = {"pure": [1.0, 0.0, 0.0], "even": [0.33, 0.33, 0.34], "same": [0.0, 1.0, 0.0]}
+    messages = set()
+    for seed in range(30):
+        try:
+            perturb(table, 0.9, random_state=seed)
+        except InvalidInputError as error:
+            messages.add(str(error))
+    (message,) = messages
+    assert "a share of bag 'even' negative; lower it" in message
+
+
 def test_perturb_changes_every_share_but_the_largest_by_the_rate():
     theta = asymmetric(5, random_state=0)
     noisy = perturb(theta, 0.1, random_state=np.random.RandomState(1))

@@ -251,14 +251,14 @@ LONG_AMBIGUOUS = "name the three columns of the long form bag, class and value"
 @pytest.mark.parametrize(
     ("content", "bag", "message"),
     [
-        ("", None, "shares.csv must be a table with a header, got an empty file"),
+        ("", None, "shares.csv must be a file with column names in its first line, got an empty"),
         ("\n\n", None, "got an empty file"),
         ("g,a,b\n", None, "shares.csv must be a table with at least one bag, got no rows"),
         ("g,a\nx,1\n", None, "bag ids and at least two classes, got only 'g', 'a'"),
         ("gab\nx\n", None, "at least two classes, got only 'gab'"),
-        ("g,a,b\nx,.3\n", None, "3 cells in every row, as in the header, got 2 in line 2"),
-        ("g,a,b\nx,.3,.7,\n", None, "got 4 in line 2"),
-        ('g,a,b\n"x,.3,.7\n', None, "a readable CSV file, got an error"),
+        ("g,a,b\nx,.3\n", None, "one value per column, got row 1: Expected 3 columns, got 2: x,.3"),
+        ("g,a,b\nx,.3,.7,\n", None, "got row 1: Expected 3 columns, got 4"),
+        ('g,a,b\n"x,.3,.7\n', None, "got a quote that is not closed"),
         ("g,a,a\nx,.3,.7\n", None, "every column name once, got 'a' more than once"),
         ("g,a,b\nx,.3,.7\nx,.3,.7\n", "g", "('g') must be all different, got 'x' more than once"),
         (",g,a,b\n0,x,.3,.7\n", "g", "columns of classes must be named, got one without"),
@@ -304,8 +304,12 @@ LONG_AMBIGUOUS = "name the three columns of the long form bag, class and value"
         ({"g": ["x", "y"], "a": [0.3, np.nan], "b": [0.7, 1]}, "g", "none for bag 'y' and class"),
         ({"g": ["x", "y"], "a": [0.3, np.inf], "b": [0.7, 1]}, "g", "none for bag 'y' and class"),
         ({"g": ["x", "y"], "a": [True, False], "b": [0.7, 1]}, "g", "must be numbers, got True"),
-        ("g,a,b\nx,.3,.7\n".encode("utf-16"), None, "must be text in UTF-8, got another encoding"),
-        ("g,ä,b\nx,.3,.7\n".encode("latin-1"), None, "must be text in UTF-8"),
+        ("g,a,b\nx,.3,.7\n".encode("utf-16"), None, "must be a CSV file in UTF-8, got zero bytes"),
+        (
+            "g,ä,b\nx,.3,.7\n".encode("latin-1"),
+            None,
+            "in UTF-8, got byte 0xe4 at 2",
+        ),
     ],
 )
 def test_bad_files(write, content, bag, message):
@@ -317,7 +321,7 @@ def test_bad_files(write, content, bag, message):
     [
         ("shares.xlsx", "a .csv or .parquet file, got '.xlsx'; save the sheet as CSV."),
         ("shares", "a .csv or .parquet file, got ''; rename it"),
-        ("shares.parquet", "a readable Parquet file, got an error"),
+        ("shares.parquet", "a whole, readable Parquet file, got Parquet magic bytes"),
     ],
 )
 def test_other_kinds_of_files(write, name, message):

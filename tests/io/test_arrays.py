@@ -221,3 +221,22 @@ GOOD = {"kind": "array", "row_shape": [7], "dtype": "float32"}
 )
 def test_bad_encodings(values, message):
     assert message in error(ArrayEncoding.from_dict, values)
+
+
+@pytest.mark.parametrize(
+    "header", [b"{'descr': '<f8", b"{'descr':\x0c(\n", b"{" * 90, b"1\x00", b"(((", b"''" + b"'"]
+)
+def test_damaged_headers(path, header):
+    content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("X.npy", content + b"\0" * 16)
+    assert "X must be a whole array in NumPy's format, got " in error(read_npz, path, bag=None)
+
+
+@pytest.mark.parametrize("value", [3e38, -3e38, 2e19])
+def test_numbers_whose_squares_overflow(path, value):
+    np.savez(path, X=[[1.0, 2.0], [1.0, value]])
+    message = error(read_npz, path, bag=None)
+    assert "finite, moderate numbers, got NaN, infinity or more than 1.8e+19 in 1 rows" in message
+    np.savez(path, X=[[1.0, 1.8e19]])
+    assert read_npz(path, bag=None).X[0, 1] == np.float32(1.8e19)

@@ -1,8 +1,13 @@
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from small_tables import encode, feature, many
+from small_tables import encode, feature, many, write
 
 from unbag.exceptions import InvalidInputError
+from unbag.io import TableEncoding, TableFiles, read_rows
+from unbag.io.column import Missing
+from unbag.io.columns import Category
 
 
 class TestBooleans:
@@ -74,3 +79,41 @@ class TestCategories:
         assert fit({"x": ["a" * 200, "b" * 200] * 9}, columns=["x"]).n_features == 2
         with pytest.raises(InvalidInputError, match=r"column 'x' .* can be encoded.* all of them"):
             fit({"x": [f"id{i}" for i in range(1000)]}, columns=["x"])
+
+    def test_columns_without_any_value(self, fit, tmp_path):
+        encoding = fit({"x": ["a", "b"] * 400 + ["a"], "y": ["c", "d"] * 400 + ["e"]})
+        pq.write_table(pa.table({"x": pa.nulls(2), "y": pa.nulls(2)}), tmp_path / "new.parquet")
+        new = TableFiles(tmp_path / "new.parquet")
+        assert new.schema.types == [pa.null(), pa.null()]
+        assert read_rows(tmp_path / "new.parquet", encoding=encoding).X.tolist() == [[0] * 5] * 2
+
+
+class TestEmptyText:
+    """An empty text is missing, in Parquet as in CSV."""
+
+    COLUMNS = {"x": ["a", "", "b", None] * 10, "y": [1.5, 2.5] * 20}  # noqa: RUF012 - not changed
+
+    def test_means_the_same_in_csv_and_parquet(self, fit, tmp_path):
+        encoding = fit(self.COLUMNS)
+        assert encoding.feature_names == ("x=a", "x=b", "x is missing", "y")
+        assert "20 of 40 values of column 'x' are missing" in encoding.notes[0]
+        text = "x,y\n" + 'a,1.5\n"",2.5\nb,1.5\n,2.5\n' * 10
+        csv = read_rows(write(tmp_path / "a.csv", text))
+        assert csv.encoding == encoding
+        np.testing.assert_array_equal(csv.X, encode(encoding, self.COLUMNS))
+        assert csv.X[:4, :3].tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 1]]
+
+    def test_only_empty_text_is_no_value(self, fit):
+        assert fit({"x": [""] * 20, "y": [1, 2] * 10}).left_out == {"x": "it is empty"}
+
+    def test_of_dictionaries_and_large_strings(self, fit):
+        encoding = fit({"x": pa.array(["a", "", "b"] * 10, pa.large_string()).dictionary_encode()})
+        assert encoding.feature_names == ("x=a", "x=b", "x is missing")
+        assert encode(encoding, {"x": pa.array([""], pa.large_string())}).tolist() == [[0, 0, 1]]
+
+    def test_an_older_model_may_know_it_as_a_value(self):
+        category = Category("x", ("", "a"), True)
+        encoding = TableEncoding((category, Missing("x")))
+        given = {"x": ["", "a", "new", None]}
+        expected = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+        assert encode(encoding, given).tolist() == expected

@@ -82,6 +82,14 @@ class TestNumbers:
         with pytest.raises(InvalidInputError, match=r"1e\+300, too far from the values"):
             encode(encoding, {"x": [1e300]})
 
+    @pytest.mark.parametrize("value", [3e38, -3e38, 2e19])
+    def test_whose_squares_overflow_float32(self, fit, value):
+        encoding = fit({"x": [-1.0, 1.0]})
+        with pytest.raises(InvalidInputError, match=r"column 'x' .* and 1 more, too far from"):
+            encode(encoding, {"x": [0.0, value, None, value]})
+        (moderate,) = encode(encoding, {"x": [value / 1e20]})[0]
+        assert moderate == np.float32(value / 1e20)
+
     def test_squares_overflow(self, fit):
         with pytest.raises(InvalidInputError, match=r"column of moderate numbers.*1e\+200"):
             fit({"x": [-1e200, 1e200]})

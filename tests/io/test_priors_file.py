@@ -402,3 +402,19 @@ def test_rows_without_a_bag():
     assert "given for every row, got 2 of 3 rows without one" in mismatch(
         ["north", None, None], PRIORS
     )
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        pa.array([0, 10**7], pa.date32()),
+        pa.array([0, 10**18], pa.timestamp("us")),
+        pa.array([0, -(10**12)], pa.timestamp("s", "UTC")),
+        pa.array([0, 10**17], pa.date64()),
+    ],
+)
+@pytest.mark.parametrize("column", ["g", "a"])
+def test_far_dates(write, dates, column):
+    columns = {"g": ["x", "y"], "a": [0.3, 0.6], "b": [0.7, 0.4]} | {column: dates}
+    message = error(write(columns), "g")
+    assert f"column {column!r} must be of dates from year 1 to 9999, got one that" in message

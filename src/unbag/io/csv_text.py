@@ -2,7 +2,6 @@
 
 import codecs
 import re
-from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +19,11 @@ DELIMITERS = ",;\t|"
 MISSING_WORDS = ("", "NA", "NaN", "nan", "null", "NULL")
 BLOCK = 4 << 20  # bytes parsed at a time; the longest row must fit
 SAMPLE = 1 << 16  # bytes looked at to find the delimiter
-# A value in quotes begins behind a delimiter or a line break. The group is empty where it has no
-# end. Quotes elsewhere are characters like any other.
-QUOTED = '(?:\\A(?:\ufeff)?|(?<=[\r\n{}]))"[^"]*(?:""[^"]*)*("?)'
+MARK = "\ufeff"  # the byte order mark, which may be before the first name
+# A quote opens a value behind a delimiter or a line break; elsewhere it is a character.
+OPENS = rf'(?:(?<=[\r\n{{0}}]")|(?<=\A")|(?<=\A{MARK}"))'
+QUOTED = rf'"{OPENS}[^"]*+(?:""[^"]*+)*+"'
+OUTSIDE_QUOTES = rf'(?:[^"]++|{QUOTED}|"(?!{OPENS}))*+'
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class CsvText:
         plain = re.sub(QUOTED.format(re.escape(delimiters)), "", self._sample())
         header = next((line for line in plain.splitlines() if line.strip()), "")
         self.delimiter = max(delimiters, key=header.count)
-        self._quoted = re.compile(QUOTED.format(re.escape(self.delimiter)).encode())
+        self._outside_quotes = re.compile(OUTSIDE_QUOTES.format(re.escape(self.delimiter)).encode())
         self.names: list[str] = []
         self.first = next(self.blocks())
         self.names = self.parse(self.first).column_names
@@ -137,19 +138,22 @@ class CsvText:
 
     def _whole_rows(self, data: bytes) -> int:
         """Count the bytes up to the last line break that is not in quotes."""
-        quoted = list(self._quoted.finditer(data))
         end = len(data)
         if end < BLOCK:  # the last rows of the file
-            if quoted and not quoted[-1][1]:
+            if self._unquoted(data, end) < end:
                 raise self._malformed("a quote that is not closed")
             return end
-        while (end := max(data.rfind(b"\n", 0, end), data.rfind(b"\r", 0, end))) >= 0:
-            i = bisect(quoted, end, key=re.Match.start) - 1
-            if i < 0 or quoted[i].end() <= end:
-                return end + 1
-            end = quoted[i].start()
+        while (line := max(data.rfind(b"\n", 0, end), data.rfind(b"\r", 0, end))) >= 0:
+            end = self._unquoted(data, line)
+            if end == line:
+                return line + 1
         got = f"a row longer than {BLOCK >> 20} MB, perhaps behind a quote that is not closed"
         raise self._malformed(got)
+
+    def _unquoted(self, data: bytes, end: int) -> int:
+        """Find the start of the value whose quotes are open at ``end``; ``end`` if none is."""
+        outside = self._outside_quotes.match(data, 0, end)
+        return 0 if outside is None else outside.end()
 
     def _open(self) -> BinaryIO:
         try:

@@ -191,7 +191,7 @@ def test_bad_tables_and_options(folder, table, names, bags, options, message):
 
 def test_file_names_that_are_numbers(folder, tmp_path):
     pq.write_table(pa.table({"file": [1, 2], "bag": [1, 2]}), tmp_path / "bags.parquet")
-    assert "column 'file' must be a column of file names, got type int64" in error(
+    assert "values of column 'file' must be file names, got type int64" in error(
         tmp_path / "bags.parquet", folder
     )
 

@@ -366,7 +366,7 @@ def mismatch(bag_ids, priors):
 
 def test_bags_that_do_not_match_are_listed_both_ways():
     message = mismatch(["north", "east", "east", "up"], PRIORS)
-    assert "must be bags with class priors, got 3 of 4 rows in bags without: " in message
+    assert "must be bags with class priors, got 3 of 4 rows in bags without priors: " in message
     assert "'east' (2 rows), 'up' (1 row); 2 of 3 bags of the priors have no rows: " in message
     assert message.endswith("'south', 'west'.")
     message = mismatch([f"x{i}" for i in range(9)], PRIORS)
@@ -395,7 +395,7 @@ def test_bags_that_would_match_if_written_alike(known, rows, hint):
 
 def test_different_kinds_of_unknown_ids_are_counted_apart():
     message = mismatch([1, True, True, "1"], PRIORS)
-    assert "4 of 4 rows in bags without: 1 (1 row), True (2 rows), '1' (1 row)" in message
+    assert "4 of 4 rows in bags without priors: 1 (1 row), True (2 rows), '1' (1 row)" in message
 
 
 def test_rows_without_a_bag():

@@ -336,7 +336,5 @@ class TestEncodingFromDict:
             encoding_from_dict(values, (7,))
         images = {"kind": "images", "size": [4, 5], "mode": "RGB"}
         assert encoding_from_dict(images, (3, 4, 5)).row_shape == (3, 4, 5)
-        with pytest.raises(
-            InvalidInputError, match=r"makes rows of shape \(3, 4, 5\)"
-        ):
+        with pytest.raises(InvalidInputError, match=r"makes rows of shape \(3, 4, 5\)"):
             encoding_from_dict(images, (60,))

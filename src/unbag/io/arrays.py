@@ -76,17 +76,12 @@ class ArrayEncoding(Encoding, frozen=True, tag="array"):
             raise invalid("X", "images of at least one pixel", f"shape {X.shape}")
         return cls(shape, "uint8")
 
-    @property
-    def n_features(self) -> int:
-        """Numbers in a row."""
-        return math.prod(self.row_shape)
-
     def transform(self, X: NDArray[Any]) -> NDArray[Any]:
         """Give the rows this shape and type; refuse rows of another one."""
-        found = ArrayEncoding.of(X)
-        if found != self:
+        given = ArrayEncoding.of(X)
+        if given != self:
             kind = f"{self.dtype} rows of shape {self.row_shape}, as the model was fitted on"
-            raise invalid("X", kind, f"{found.dtype} rows of shape {found.row_shape}")
+            raise invalid("X", kind, f"{given.dtype} rows of shape {given.row_shape}")
         with np.errstate(over="ignore"):  # checked below
             rows = X.astype(self.dtype, order="C", copy=False).reshape(len(X), *self.row_shape)
         if rows.dtype != np.uint8:
@@ -132,10 +127,10 @@ def read_npz(
         raise invalid("rows", "a .npz file", f"{got}: {path}")
     try:
         with zipfile.ZipFile(path) as archive:
-            found = [name.removesuffix(".npy") for name in archive.namelist()]
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
             for name in (ROWS,) if bag is None else (ROWS, bag):
-                if name not in found:
-                    got = f"only {shorten(found)}" if found else "no arrays"
+                if name not in names:
+                    got = f"only {shorten(names)}" if names else "no arrays"
                     remedy = "" if name == ROWS else "name the array of bag ids with bag=."
                     raise invalid(path.name, f"an archive with an array {name!r}", got, remedy)
             X = _read_member(archive, ROWS)
@@ -155,7 +150,7 @@ def read_npz(
 
 
 def _read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """Read one array, after its header and size were found to fit each other."""
+    """Read one array, if the size that its header tells fits its bytes."""
     member = archive.getinfo(f"{name}.npy" if f"{name}.npy" in archive.namelist() else name)
     try:
         with archive.open(member) as file:

@@ -76,7 +76,7 @@ def open_cache(folder: Path, key: str) -> CachedRows | None:
 
 
 class CacheWriter:
-    """Writes a cache in a folder of its own, which gets its final name once it is complete.
+    """Writes a cache to a temporary folder, which gets its final name once it is complete.
 
     Use it as a context manager; leaving it without :meth:`finish` removes all that was written.
     What a killed process left of the same cache is removed first. If two processes write the same

@@ -25,7 +25,7 @@ from unbag.validation import invalid
 
 __all__ = ["AnyColumn", "Boolean", "Category", "Missing", "kind_of"]
 
-MAX_LEVELS = 100  # values of a category that have a feature of their own
+MAX_LEVELS = 100  # values of a category that get one feature each
 MAX_LEVEL_LENGTH = 1_000
 MAX_DISTINCT = 50_000  # different values counted before a column is taken for ids or free text
 MAX_MEAN_LENGTH = 100  # characters; longer texts are sentences
@@ -128,7 +128,7 @@ class Category(Column, frozen=True, tag="category"):
 
     def write(self, array: pa.Array, out: NDArray[np.float32]) -> None:
         """Write one feature per frequent value, and one for the others."""
-        text = array.cast(pa.string())  # a column without any value has a type of its own
+        text = array.cast(pa.string())  # a column without any value has the type null
         codes = pc.index_in(text, value_set=pa.array(self.levels, pa.string()))
         if self.others:
             others = pa.array(np.where(is_missing(text), -1, len(self.levels)))

@@ -85,10 +85,10 @@ class CsvTable:
         for block in self._csv.blocks():
             block = replace(block, rows_before=self.n_rows)
             rows = self._csv.parse(block, as_text, decimal_point=self._decimal_point)
-            for name, found in zip(rows.schema.names, rows.schema.types, strict=True):
-                if pa.types.is_binary(found):
+            for name, dtype in zip(rows.schema.names, rows.schema.types, strict=True):
+                if pa.types.is_binary(dtype):
                     raise self._csv.not_utf8("other bytes")
-                types[name] = common_type(types[name], found) or pa.string()
+                types[name] = common_type(types[name], dtype) or pa.string()
             self._blocks.append(block)
             self.n_rows += len(rows)
         return pa.schema([(name, types[name]) for name in self._csv.names])

@@ -119,14 +119,9 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
         return tuple(name for encoder in self.encoders for name in encoder.feature_names)
 
     @property
-    def n_features(self) -> int:
-        """Number of features."""
-        return len(self.feature_names)
-
-    @property
     def row_shape(self) -> tuple[int]:
         """(d,)."""
-        return (self.n_features,)
+        return (len(self.feature_names),)
 
     @classmethod
     def fit(

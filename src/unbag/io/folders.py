@@ -21,7 +21,7 @@ def list_files(
 
     Returns
     -------
-    The files; for each of them the folder it was found in; names of other files in the folders.
+    The files; for each of them the folder that was given; names of other files in the folders.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else paths
     if not isinstance(given, Sequence) or not all(
@@ -82,10 +82,10 @@ def partition_columns(
     ]
     columns = {}
     for name in names[0]:
-        found = [row.get(name) for row in rows]  # None for Hive's default partition
-        present = [value for value in found if value is not None]
+        texts = [row.get(name) for row in rows]  # None for Hive's default partition
+        present = [value for value in texts if value is not None]
         values = iter(present if name in text else ids_from_text(present))
-        columns[name] = pa.array([None if value is None else next(values) for value in found])
+        columns[name] = pa.array([None if value is None else next(values) for value in texts])
     return columns
 
 

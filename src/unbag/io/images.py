@@ -62,12 +62,6 @@ class ImageEncoding(Encoding, frozen=True, tag="images"):
         """(C, H, W)."""
         return (CHANNELS[self.mode], *self.size)
 
-    @property
-    def n_features(self) -> int:
-        """Numbers in a row."""
-        channels, height, width = self.row_shape
-        return channels * height * width
-
     def transform(self, image: Any) -> NDArray[np.uint8]:
         """Turn an upright Pillow image into (C, H, W) bytes of this size and mode."""
         if image.mode in ("P", "PA"):
@@ -183,7 +177,7 @@ def _read_table(
     bags = None if bag is None else BagColumn(table, bag)
     dtype = table.schema.field(file_column).type
     if not is_text(dtype):
-        raise invalid(f"column {file_column!r}", "a column of file names", f"type {dtype}")
+        raise invalid(f"values of column {file_column!r}", "file names", f"type {dtype}")
     names: list[str] = []
     for batch in table.batches(columns):
         names += empty_as_null(batch.column(0)).to_pylist()

@@ -1,5 +1,6 @@
 """What rows from every kind of file share: an encoding that is kept as JSON, and the rows read."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias, TypeVar
@@ -24,6 +25,11 @@ class Encoding(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fie
     def row_shape(self) -> tuple[int, ...]:
         """Shape of one encoded row: (d,), or (C, H, W) for images."""
         raise NotImplementedError
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of one encoded row."""
+        return math.prod(self.row_shape)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the encoding as plain values for JSON; :meth:`from_dict` gives it back exactly."""

@@ -69,7 +69,7 @@ class Number(Column, frozen=True, tag="number"):
         if n_infinite:
             got = f"{n_infinite:,} infinite value{'s' if n_infinite > 1 else ''}"
             remedy = "replace them, by missing values for example, or leave the column out."
-            raise invalid(f"column {fit.column!r}", "a column of finite numbers", got, remedy)
+            raise invalid(f"values of column {fit.column!r}", "finite numbers", got, remedy)
         if problem := moments.problem(fit.column):
             return Choice(reason=problem)
         long_enough = fit.n_rows >= MIN_ID_ROWS and not fit.chosen
@@ -188,8 +188,9 @@ class _Moments:
         if self.low == self.high:
             return CONSTANT
         if not math.isfinite(self.mean) or not math.isfinite(self.squares):
-            got = f"values up to {max(abs(self.low), abs(self.high)):g}, whose squares overflow"
-            raise invalid(f"column {column!r}", "a column of moderate numbers", got, "rescale it.")
+            got = f"numbers up to {max(abs(self.low), abs(self.high)):g}, whose squares overflow"
+            name = f"values of column {column!r}"
+            raise invalid(name, "moderate numbers", got, "rescale the column.")
         return "its values are too close to each other to be told apart" * (self.scale < 1e-150)
 
 
@@ -203,7 +204,7 @@ def _standardised(
         more = f" and {too_large.sum() - 1:,} more" if too_large.sum() > 1 else ""
         got = f"{values[too_large][0]:g}{more}, too far from the values of training"
         remedy = "replace such values, by missing values for example."
-        raise invalid(f"column {column!r}", "a column of moderate numbers", got, remedy)
+        raise invalid(f"values of column {column!r}", "moderate numbers", got, remedy)
     return np.nan_to_num(standardised, copy=False)  # a missing value becomes the mean
 
 

@@ -13,11 +13,11 @@ CODES = np.array([0, 1, 1, 0], dtype=np.int32)
 LEVELS = pa.array(["north", "south"])
 
 
-def fill(folder, key="key", codes=CODES, levels=LEVELS):
+def fill(folder, key="key", bags=(CODES, LEVELS)):
     with CacheWriter(folder, key, X.shape) as writer:
         writer.write(X[:1])
         writer.write(X[1:])
-        writer.finish({"a": [1.5]}, codes, levels)
+        writer.finish({"a": [1.5]}, bags)
 
 
 def test_round_trip(tmp_path):
@@ -25,17 +25,17 @@ def test_round_trip(tmp_path):
     fill(folder)
     cached = open_cache(folder, "key")
     np.testing.assert_array_equal(cached.X, X)
-    np.testing.assert_array_equal(cached.codes, CODES)
-    assert cached.levels.to_pylist() == ["north", "south"]
+    codes, levels = cached.bags
+    np.testing.assert_array_equal(codes, CODES)
+    assert levels.to_pylist() == ["north", "south"]
     assert cached.about == {"a": [1.5]}
     assert [path.name for path in folder.iterdir()] == ["key"]
 
 
 def test_without_bags(tmp_path):
-    fill(tmp_path, codes=None, levels=None)
+    fill(tmp_path, bags=None)
     cached = open_cache(tmp_path, "key")
-    assert cached.codes is None
-    assert cached.levels is None
+    assert cached.bags is None
 
 
 def test_torch_shares_the_pages_and_cannot_change_the_file(tmp_path):

@@ -105,7 +105,7 @@ def test_sizes_must_agree_unless_one_is_chosen(folder, table):
     assert rows.encoding == encoding
     assert rows.notes == (
         "3 of 3 images were resized to 6×2 pixels.",
-        "3 of 3 images were turned into mode RGB.",
+        "3 of 3 images were converted to mode RGB.",
     )
 
 
@@ -116,7 +116,7 @@ def test_modes_must_agree_unless_one_is_chosen(folder, table):
     rows = read_images(table(), folder, bag="bag", mode="RGB")
     np.testing.assert_array_equal(rows.X[1], COLOUR[1].transpose(2, 0, 1))
     np.testing.assert_array_equal(rows.X[0], np.repeat(GREY[:1], 3, 0))
-    assert rows.notes == ("2 of 3 images were turned into mode RGB.",)
+    assert rows.notes == ("2 of 3 images were converted to mode RGB.",)
 
 
 def test_palettes_alpha_and_orientation(folder, table):
@@ -141,8 +141,8 @@ def test_other_files_and_repeated_ones_are_noted(folder, table):
     (folder / "notes.txt").write_text("no image")
     rows = read_images(table(["a.png", "./a.png", "b.png"]), folder, bag="bag")
     assert rows.notes == (
-        "Files in the table more than once: 'a.png'.",
-        "Images in the folder but not in the table: 'sub/c.png', 'sub/y.PNG', 'z.png'.",
+        "Some files are in the table more than once: 'a.png'.",
+        "Some images in the folder are not in the table: 'sub/c.png', 'sub/y.PNG', 'z.png'.",
     )
 
 
@@ -191,7 +191,9 @@ def test_bad_tables_and_options(folder, table, names, bags, options, message):
 
 def test_file_names_that_are_numbers(folder, tmp_path):
     pq.write_table(pa.table({"file": [1, 2], "bag": [1, 2]}), tmp_path / "bags.parquet")
-    assert "column 'file' must be of file names, got 1" in error(tmp_path / "bags.parquet", folder)
+    assert "values of column 'file' must be file names, got type int64" in error(
+        tmp_path / "bags.parquet", folder
+    )
 
 
 def test_broken_images(folder, table):
@@ -213,7 +215,7 @@ def test_warnings_of_pillow_become_a_note(folder, table):
     exif[0x0112] = 1
     Image.fromarray(GREY[0]).save(folder / "a.png", exif=exif.tobytes()[:-6])
     rows = read_images(table(), folder, bag="bag")
-    assert "Pillow warned about some images, first: Corrupt EXIF data" in rows.notes[0]
+    assert "Pillow warned about some images. The first warning: Corrupt EXIF data" in rows.notes[0]
     np.testing.assert_array_equal(rows.X, GREY[:, None])
 
 
@@ -221,7 +223,7 @@ def test_images_that_are_none_of_ours(folder, table):
     save(folder, GREY)
     Image.fromarray(np.zeros((4, 5), np.uint16)).save(folder / "b.png")
     message = error(table(), folder)
-    assert "file 'b.png' must be an image of 8 bits a channel, got mode I;16" in message
+    assert "file 'b.png' must be an image of 8 bits per channel, got mode I;16" in message
     frames = [Image.fromarray(image) for image in GREY]
     frames[0].save(folder / "b.png", save_all=True, append_images=frames[1:])
     assert "file 'b.png' must be a single image, got 3 frames" in error(table(), folder)
@@ -255,15 +257,16 @@ GOOD = {"kind": "images", "size": [4, 5], "mode": "L"}
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (7, "of keys 'kind', 'size' and 'mode', got 7"),
-        ({"kind": "images", "mode": "L"}, "got 'kind', 'mode'"),
-        (GOOD | {"kind": "array"}, "of kind 'images', got 'array'"),
-        (GOOD | {"size": 4}, "size of the encoding must be a list of two numbers, got 4"),
-        (GOOD | {"size": [4]}, "a number or a pair (height, width), got [4]"),
-        (GOOD | {"size": [4, True]}, "got True"),
-        (GOOD | {"size": [4, 10**9]}, "in [1, 10000], got 1000000000"),
-        (GOOD | {"mode": "CMYK"}, "mode of the encoding must be one of 'L', 'RGB', got 'CMYK'"),
-        (GOOD | {"mode": ["L"]}, "got ['L']"),
+        (7, "Expected 'object', got 'int'"),
+        ({"kind": "images", "mode": "L"}, "missing required field 'size'"),
+        (GOOD | {"kind": "array"}, "Invalid value 'array' - at '$.kind'"),
+        (GOOD | {"size": 4}, "Expected 'array', got 'int' - at '$.size'"),
+        (GOOD | {"size": [4]}, "Expected 'array' of length 2, got 1"),
+        (GOOD | {"size": [4, True]}, "Expected 'int', got 'bool' - at '$.size[1]'"),
+        (GOOD | {"size": [4, 10**9]}, "Expected 'int' <= 10000"),
+        (GOOD | {"size": [0, 4]}, "Expected 'int' >= 1"),
+        (GOOD | {"mode": "CMYK"}, "Invalid enum value 'CMYK' - at '$.mode'"),
+        (GOOD | {"mode": ["L"]}, "Expected 'str', got 'array' - at '$.mode'"),
     ],
 )
 def test_bad_encodings(values, message):

@@ -251,14 +251,14 @@ LONG_AMBIGUOUS = "name the three columns of the long form bag, class and value"
 @pytest.mark.parametrize(
     ("content", "bag", "message"),
     [
-        ("", None, "shares.csv must be a table with a header, got an empty file"),
+        ("", None, "shares.csv must be a file with column names in its first line, got an empty"),
         ("\n\n", None, "got an empty file"),
         ("g,a,b\n", None, "shares.csv must be a table with at least one bag, got no rows"),
         ("g,a\nx,1\n", None, "bag ids and at least two classes, got only 'g', 'a'"),
         ("gab\nx\n", None, "at least two classes, got only 'gab'"),
-        ("g,a,b\nx,.3\n", None, "3 cells in every row, as in the header, got 2 in line 2"),
-        ("g,a,b\nx,.3,.7,\n", None, "got 4 in line 2"),
-        ('g,a,b\n"x,.3,.7\n', None, "a readable CSV file, got an error"),
+        ("g,a,b\nx,.3\n", None, "one value per column, got row 1: Expected 3 columns, got 2: x,.3"),
+        ("g,a,b\nx,.3,.7,\n", None, "got row 1: Expected 3 columns, got 4"),
+        ('g,a,b\n"x,.3,.7\n', None, "got a quote that is not closed"),
         ("g,a,a\nx,.3,.7\n", None, "every column name once, got 'a' more than once"),
         ("g,a,b\nx,.3,.7\nx,.3,.7\n", "g", "('g') must be all different, got 'x' more than once"),
         (",g,a,b\n0,x,.3,.7\n", "g", "columns of classes must be named, got one without"),
@@ -304,8 +304,12 @@ LONG_AMBIGUOUS = "name the three columns of the long form bag, class and value"
         ({"g": ["x", "y"], "a": [0.3, np.nan], "b": [0.7, 1]}, "g", "none for bag 'y' and class"),
         ({"g": ["x", "y"], "a": [0.3, np.inf], "b": [0.7, 1]}, "g", "none for bag 'y' and class"),
         ({"g": ["x", "y"], "a": [True, False], "b": [0.7, 1]}, "g", "must be numbers, got True"),
-        ("g,a,b\nx,.3,.7\n".encode("utf-16"), None, "must be text in UTF-8, got another encoding"),
-        ("g,ä,b\nx,.3,.7\n".encode("latin-1"), None, "must be text in UTF-8"),
+        ("g,a,b\nx,.3,.7\n".encode("utf-16"), None, "must be a CSV file in UTF-8, got zero bytes"),
+        (
+            "g,ä,b\nx,.3,.7\n".encode("latin-1"),
+            None,
+            "in UTF-8, got byte 0xe4 at 2",
+        ),
     ],
 )
 def test_bad_files(write, content, bag, message):
@@ -317,7 +321,7 @@ def test_bad_files(write, content, bag, message):
     [
         ("shares.xlsx", "a .csv or .parquet file, got '.xlsx'; save the sheet as CSV."),
         ("shares", "a .csv or .parquet file, got ''; rename it"),
-        ("shares.parquet", "a readable Parquet file, got an error"),
+        ("shares.parquet", "a whole, readable Parquet file, got Parquet magic bytes"),
     ],
 )
 def test_other_kinds_of_files(write, name, message):
@@ -362,7 +366,7 @@ def mismatch(bag_ids, priors):
 
 def test_bags_that_do_not_match_are_listed_both_ways():
     message = mismatch(["north", "east", "east", "up"], PRIORS)
-    assert "must be bags with class priors, got 3 of 4 rows in bags without: " in message
+    assert "must be bags with class priors, got 3 of 4 rows in bags without priors: " in message
     assert "'east' (2 rows), 'up' (1 row); 2 of 3 bags of the priors have no rows: " in message
     assert message.endswith("'south', 'west'.")
     message = mismatch([f"x{i}" for i in range(9)], PRIORS)
@@ -391,10 +395,26 @@ def test_bags_that_would_match_if_written_alike(known, rows, hint):
 
 def test_different_kinds_of_unknown_ids_are_counted_apart():
     message = mismatch([1, True, True, "1"], PRIORS)
-    assert "4 of 4 rows in bags without: 1 (1 row), True (2 rows), '1' (1 row)" in message
+    assert "4 of 4 rows in bags without priors: 1 (1 row), True (2 rows), '1' (1 row)" in message
 
 
 def test_rows_without_a_bag():
     assert "given for every row, got 2 of 3 rows without one" in mismatch(
         ["north", None, None], PRIORS
     )
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        pa.array([0, 10**7], pa.date32()),
+        pa.array([0, 10**18], pa.timestamp("us")),
+        pa.array([0, -(10**12)], pa.timestamp("s", "UTC")),
+        pa.array([0, 10**17], pa.date64()),
+    ],
+)
+@pytest.mark.parametrize("column", ["g", "a"])
+def test_far_dates(write, dates, column):
+    columns = {"g": ["x", "y"], "a": [0.3, 0.6], "b": [0.7, 0.4]} | {column: dates}
+    message = error(write(columns), "g")
+    assert f"column {column!r} must be of dates from year 1 to 9999, got one that" in message

@@ -215,6 +215,16 @@ class TestBagIds:
             with pytest.raises(InvalidInputError, match="text, whole numbers, bool or dates"):
                 self.ids(tmp_path, values)
 
+    def test_far_dates(self, tmp_path):
+        for dates in (pa.array([0, 10**7], pa.date32()), pa.array([0, 10**18], pa.timestamp("us"))):
+            with pytest.raises(InvalidInputError, match="bag column 'bag' must be "):
+                self.ids(tmp_path, dates)
+
+    def test_empty_text(self, tmp_path):
+        for values in (["a", ""], pa.array(["a", ""]).dictionary_encode()):
+            with pytest.raises(InvalidInputError, match="none in 1 of 2 rows; the first is row 2"):
+                self.ids(tmp_path, values)
+
     def test_inexact(self, tmp_path):
         with pytest.raises(InvalidInputError, match="too large to hold every whole number"):
             self.ids(tmp_path, [1e17, 2.0])
@@ -317,3 +327,14 @@ class TestEncodingFromDict:
     def test_something_else(self, values):
         with pytest.raises(InvalidInputError):
             encoding_from_dict(values)
+
+    def test_rows_of_another_shape(self, file):
+        encoding = read_rows(file).encoding
+        values = encoding.to_dict()
+        assert encoding_from_dict(values, (encoding.n_features,)) == encoding
+        with pytest.raises(InvalidInputError, match=r"rows of shape \(7,\), got one that makes"):
+            encoding_from_dict(values, (7,))
+        images = {"kind": "images", "size": [4, 5], "mode": "RGB"}
+        assert encoding_from_dict(images, (3, 4, 5)).row_shape == (3, 4, 5)
+        with pytest.raises(InvalidInputError, match=r"makes rows of shape \(3, 4, 5\)"):
+            encoding_from_dict(images, (60,))

@@ -3,8 +3,9 @@
 from unbag.io.arrays import ArrayEncoding, read_npz
 from unbag.io.encoding import TableEncoding
 from unbag.io.images import ImageEncoding, read_images
+from unbag.io.input_rows import InputRows
 from unbag.io.priors_file import PriorsFile, match_bags, read_priors
-from unbag.io.rows import InputRows, encoding_from_dict, read_rows
+from unbag.io.rows import encoding_from_dict, read_rows
 from unbag.io.tables import TableFiles
 
 __all__ = [

@@ -2,19 +2,19 @@
 
 import math
 import os
+import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from unbag.exceptions import InvalidInputError
-from unbag.io.rows import InputRows, other_kind
+from unbag.io.input_rows import Encoding, InputRows, check_kind
+from unbag.io.numeric import LARGEST
 from unbag.validation import invalid, shorten
 
 __all__ = ["ArrayEncoding", "read_npz"]
@@ -24,10 +24,11 @@ MAX_ROW = 100_000_000  # numbers in a row; more is a mistake or an attack
 # Deflate shrinks at most 1000-fold, and real rows far less: large members beyond this are bombs.
 MAX_EXPANSION = 200
 LARGE = 1 << 30
+# What NumPy raises at the header or the content of an array that is damaged.
+DAMAGED = (ValueError, TypeError, SyntaxError, tokenize.TokenError, MemoryError, RecursionError)
 
 
-@dataclass(frozen=True)
-class ArrayEncoding:
+class ArrayEncoding(Encoding, frozen=True, tag="array"):
     """Rows that are numbers already: the shape and type that a model expects.
 
     Parameters
@@ -47,7 +48,15 @@ class ArrayEncoding:
     """
 
     row_shape: tuple[int, ...]
-    dtype: str
+    dtype: Literal["float32", "uint8"]
+
+    def __post_init__(self) -> None:
+        """Refuse shapes that no rows have."""
+        shape, is_image = self.row_shape, self.dtype == "uint8"
+        right = len(shape) == (3 if is_image else 1) and min(shape) > 0
+        if not right or math.prod(shape) > MAX_ROW or (is_image and shape[0] not in (1, 3)):
+            allowed = "(d,) for float32, (1 or 3, H, W) for uint8"
+            raise invalid("row_shape of the encoding", allowed, repr(shape)[:80])
 
     @classmethod
     def of(cls, X: NDArray[Any]) -> Self:
@@ -67,44 +76,17 @@ class ArrayEncoding:
             raise invalid("X", "images of at least one pixel", f"shape {X.shape}")
         return cls(shape, "uint8")
 
-    @property
-    def n_features(self) -> int:
-        """Numbers in a row."""
-        return math.prod(self.row_shape)
-
     def transform(self, X: NDArray[Any]) -> NDArray[Any]:
         """Give the rows this shape and type; refuse rows of another one."""
-        found = ArrayEncoding.of(X)
-        if found != self:
+        given = ArrayEncoding.of(X)
+        if given != self:
             kind = f"{self.dtype} rows of shape {self.row_shape}, as the model was fitted on"
-            raise invalid("X", kind, f"{found.dtype} rows of shape {found.row_shape}")
+            raise invalid("X", kind, f"{given.dtype} rows of shape {given.row_shape}")
         with np.errstate(over="ignore"):  # checked below
             rows = X.astype(self.dtype, order="C", copy=False).reshape(len(X), *self.row_shape)
         if rows.dtype != np.uint8:
             _check_finite(rows)
         return rows
-
-    def to_dict(self) -> dict[str, Any]:
-        """Describe this in plain JSON."""
-        return {"kind": "array", "row_shape": list(self.row_shape), "dtype": self.dtype}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_dict` wrote, refusing anything else."""
-        if not isinstance(values, Mapping) or set(values) != {"kind", "row_shape", "dtype"}:
-            raise invalid("encoding", "of keys 'kind', 'row_shape' and 'dtype'", _keys(values))
-        if values["kind"] != "array":
-            raise invalid("encoding", "of kind 'array'", repr(values["kind"]))
-        shape, dtype = values["row_shape"], values["dtype"]
-        lengths = {"float32": 1, "uint8": 3}
-        if not isinstance(dtype, str) or dtype not in lengths:
-            raise invalid("dtype of the encoding", "'float32' or 'uint8'", repr(dtype))
-        ok = isinstance(shape, list) and len(shape) == lengths[dtype]
-        ok = ok and all(type(size) is int and size > 0 for size in shape)
-        if not ok or math.prod(shape) > MAX_ROW or (dtype == "uint8" and shape[0] not in (1, 3)):
-            allowed = "[d] for float32, [1 or 3, H, W] for uint8"
-            raise invalid("row_shape of the encoding", allowed, repr(shape)[:80])
-        return cls(tuple(shape), dtype)
 
 
 def read_npz(
@@ -138,16 +120,17 @@ def read_npz(
     >>> rows.X.shape, rows.bag_ids
     ((2, 2), array(['a', 'b'], dtype='<U1'))
     """
+    check_kind(encoding, ArrayEncoding)
     path = Path(path)
     if not path.is_file():
         got = "a folder" if path.is_dir() else "no such file"
         raise invalid("rows", "a .npz file", f"{got}: {path}")
     try:
         with zipfile.ZipFile(path) as archive:
-            found = [name.removesuffix(".npy") for name in archive.namelist()]
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
             for name in (ROWS,) if bag is None else (ROWS, bag):
-                if name not in found:
-                    got = f"only {shorten(found)}" if found else "no arrays"
+                if name not in names:
+                    got = f"only {shorten(names)}" if names else "no arrays"
                     remedy = "" if name == ROWS else "name the array of bag ids with bag=."
                     raise invalid(path.name, f"an archive with an array {name!r}", got, remedy)
             X = _read_member(archive, ROWS)
@@ -163,27 +146,25 @@ def read_npz(
         _check_bag_ids(str(bag), bag_ids, len(X))
     if encoding is None:
         encoding = ArrayEncoding.of(X)
-    if not isinstance(encoding, ArrayEncoding):
-        raise other_kind(encoding, "an .npz file")
     return InputRows(encoding.transform(X), bag_ids, encoding, ())
 
 
 def _read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """Read one array, after its header and size were found to fit each other."""
+    """Read one array, if the size that its header tells fits its bytes."""
     member = archive.getinfo(f"{name}.npy" if f"{name}.npy" in archive.namelist() else name)
     try:
         with archive.open(member) as file:
             shape, _, dtype = _read_header(file)
             start = file.tell()
-    except ValueError as error:
-        raise _broken(name, str(error)) from None
+    except DAMAGED as error:
+        raise _damaged(name, str(error)) from None
     if dtype.hasobject:
         remedy = "save it as numbers, or as text with .astype(str)."
         raise invalid(name, "an array of numbers, text or dates", "Python objects", remedy)
     size = math.prod(shape) * dtype.itemsize
     if size != member.file_size - start:
         got = f"{member.file_size - start:,} bytes for an array of {size:,}"
-        raise _broken(name, got)
+        raise _damaged(name, got)
     stored = min(member.compress_size, Path(str(archive.filename)).stat().st_size)
     if size > LARGE and size > MAX_EXPANSION * stored:
         allowed = f"an array that is at most {MAX_EXPANSION} times larger than its file"
@@ -193,8 +174,8 @@ def _read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     with archive.open(member) as file:
         try:
             array: NDArray[Any] = npy.read_array(file, allow_pickle=False)
-        except (ValueError, MemoryError) as error:
-            raise _broken(name, str(error)) from None
+        except DAMAGED as error:
+            raise _damaged(name, str(error)) from None
     return array
 
 
@@ -206,7 +187,7 @@ def _read_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return readers[version](file)
 
 
-def _broken(name: str, got: str) -> InvalidInputError:
+def _damaged(name: str, got: str) -> InvalidInputError:
     return invalid(name, "a whole array in NumPy's format", got.splitlines()[0] if got else "none")
 
 
@@ -220,15 +201,12 @@ def _check_bag_ids(name: str, bag_ids: NDArray[Any], n_rows: int) -> None:
 
 
 def _check_finite(rows: NDArray[np.float32]) -> None:
-    """Refuse rows with NaN or infinity, looking at some rows at a time to save memory."""
+    """Refuse rows with NaN, infinity or numbers whose squares overflow, part by part."""
     step = max(1, (1 << 22) // rows.shape[1])
-    bad = [~np.isfinite(rows[i : i + step]).all(axis=1) for i in range(0, len(rows), step)]
+    parts = (rows[i : i + step] for i in range(0, len(rows), step))
+    bad = [~(np.abs(part) <= LARGEST).all(axis=1) for part in parts]
     wrong = np.flatnonzero(np.concatenate(bad))
     if len(wrong):
-        got = f"NaN, infinity or more than {np.finfo(np.float32).max:.2g} in {len(wrong)} rows"
+        got = f"NaN, infinity or more than {LARGEST:.2g} in {len(wrong)} rows"
         remedy = f"the first is row {wrong[0]} (counted from 0); fill in or drop missing values."
-        raise invalid("X", "finite", got, remedy)
-
-
-def _keys(values: Any) -> str:
-    return shorten(values) if isinstance(values, Mapping) else repr(values)[:80]
+        raise invalid("X", "an array of finite, moderate numbers", got, remedy)

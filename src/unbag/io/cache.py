@@ -1,24 +1,39 @@
 """Encoded rows in a folder, memory-mapped, written whole or not at all."""
 
-import json
 import os
 import shutil
 import tempfile
+import tokenize
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unbag.exceptions import InvalidInputError
 from unbag.validation import invalid
 
 __all__ = ["CacheWriter", "CachedRows", "open_cache"]
 
-_X, _CODES, _LEVELS, _ABOUT = "X.npy", "bags.npy", "bag_ids.arrow", "about.json"
+ROWS, CODES, LEVELS, ABOUT = "X.npy", "bags.npy", "bag_ids.arrow", "about.json"
+
+# What NumPy, Arrow and the system raise at damaged or missing files.
+DAMAGED: tuple[type[Exception], ...] = (
+    *(OSError, ValueError, TypeError, LookupError, EOFError, pa.ArrowException),
+    *(SyntaxError, tokenize.TokenError),
+)
+
+
+class About(msgspec.Struct):
+    """The small file of a cache: the shape of the rows, and what its writer wanted to be kept."""
+
+    shape: tuple[int, int]
+    has_bags: bool
+    about: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,15 +45,14 @@ class CachedRows:
     X
         (n, d) float32, memory-mapped. Pages come from the file; writing to it changes memory only,
         so that torch can share it.
-    codes, levels
-        (n,) position of every row's bag id among the different ones; None without bags.
+    bags
+        (n,) position of every row's bag id among the different ones, and these; None without bags.
     about
         What the writer wanted to be kept, as plain JSON.
     """
 
     X: NDArray[np.float32]
-    codes: NDArray[np.int32] | None
-    levels: Any  # pa.Array
+    bags: tuple[NDArray[np.int32], pa.Array] | None
     about: dict[str, Any]
 
 
@@ -46,23 +60,23 @@ def open_cache(folder: Path, key: str) -> CachedRows | None:
     """Open the finished cache of this key; None if there is none, or if it is damaged."""
     place = folder / key
     try:
-        about = json.loads((place / _ABOUT).read_text(encoding="utf-8"))
-        X = np.load(place / _X, mmap_mode="c", allow_pickle=False)
-        codes = levels = None
-        if about["has_bags"]:
-            codes = np.load(place / _CODES, allow_pickle=False)
-            with pa.OSFile(str(place / _LEVELS)) as file:
-                levels = pa.ipc.open_file(file).read_all().column(0).combine_chunks()
-        sound = X.dtype == np.float32 and list(X.shape) == about["shape"]
-        if codes is not None and levels is not None:
-            sound &= len(codes) == len(X) and codes.min() >= 0 and codes.max() < len(levels)
-        return CachedRows(X, codes, levels, about["about"]) if sound else None
-    except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, pa.ArrowException):
+        about = msgspec.json.decode((place / ABOUT).read_bytes(), type=About)
+        X = np.load(place / ROWS, mmap_mode="c", allow_pickle=False)
+        if X.dtype != np.float32 or X.shape != about.shape:
+            return None
+        if not about.has_bags:
+            return CachedRows(X, None, about.about)
+        codes = np.load(place / CODES, allow_pickle=False)
+        with pa.OSFile(str(place / LEVELS)) as file:
+            levels = pa.ipc.open_file(file).read_all().column(0).combine_chunks()
+        sound = len(codes) == len(X) and codes.min() >= 0 and codes.max() < len(levels)
+        return CachedRows(X, (codes, levels), about.about) if sound else None
+    except DAMAGED:
         return None
 
 
 class CacheWriter:
-    """Writes a cache in a folder of its own, which gets its final name once it is complete.
+    """Writes a cache to a temporary folder, which gets its final name once it is complete.
 
     Use it as a context manager; leaving it without :meth:`finish` removes all that was written.
     What a killed process left of the same cache is removed first. If two processes write the same
@@ -79,10 +93,9 @@ class CacheWriter:
     """
 
     def __init__(self, folder: Path, key: str, shape: tuple[int, int]) -> None:
-        self._final = folder / key
-        self._shape = shape
+        self._folder, self._key, self._shape = folder, key, shape
         self._rows = 0
-        try:
+        with self._refusing():
             folder.mkdir(parents=True, exist_ok=True)
             for left_over in folder.glob(f"{key}.partial-*"):
                 shutil.rmtree(left_over, ignore_errors=True)
@@ -92,62 +105,53 @@ class CacheWriter:
                 remedy = "free some, or choose another folder for the cache."
                 raise invalid("free disk space", f"at least {needed / 1e9:.1f} GB", got, remedy)
             self._partial = Path(tempfile.mkdtemp(prefix=f"{key}.partial-", dir=folder))
-            self._file = (self._partial / _X).open("wb")
-        except OSError as error:
-            raise self._refused(error) from None
-        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(self._file, header)
+            self._file = (self._partial / ROWS).open("wb")
+            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(self._file, header)
 
     def __enter__(self) -> "CacheWriter":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
         shutil.rmtree(self._partial, ignore_errors=True)
 
     def write(self, X: NDArray[np.float32]) -> None:
         """Append rows."""
         self._rows += len(X)
-        try:
+        with self._refusing():
             # Not through a memory map, where a full disk would end the process.
             self._file.write(np.ascontiguousarray(X, dtype="<f4").data)
-        except OSError as error:
-            raise self._refused(error) from None
 
     def finish(
-        self,
-        about: dict[str, Any],
-        codes: NDArray[np.int32] | None = None,
-        levels: pa.Array | None = None,
+        self, about: dict[str, Any], bags: tuple[NDArray[np.int32], pa.Array] | None = None
     ) -> None:
         """Add the bag ids and what is to be kept about the rows, and give the cache its name."""
         if self._rows != self._shape[0]:
             raise invalid("rows written", str(self._shape[0]), self._rows, "did the files change?")
-        try:
-            self._sync_and_close()
-            if codes is not None:
-                np.save(self._partial / _CODES, codes)
+        with self._refusing():
+            self._file.flush()
+            os.fsync(self._file.fileno())  # a crash must not leave the name without the content
+            self._file.close()
+            if bags is not None:
+                codes, levels = bags
+                np.save(self._partial / CODES, codes)
                 table = pa.table({"bag": levels})
-                with pa.ipc.new_file(str(self._partial / _LEVELS), table.schema) as file:
+                with pa.ipc.new_file(str(self._partial / LEVELS), table.schema) as file:
                     file.write(table)
-            content = {"shape": self._shape, "has_bags": codes is not None, "about": about}
-            (self._partial / _ABOUT).write_text(json.dumps(content), encoding="utf-8")
-            shutil.rmtree(self._final, ignore_errors=True)  # a damaged one
-            self._partial.rename(self._final)
+            content = About(self._shape, bags is not None, about)
+            (self._partial / ABOUT).write_bytes(msgspec.json.encode(content))
+            final = self._folder / self._key
+            shutil.rmtree(final, ignore_errors=True)  # a damaged one
+            self._partial.rename(final)
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Say in words what the system refused."""
+        try:
+            yield
         except OSError as error:
-            raise self._refused(error) from None
-
-    def _sync_and_close(self) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())  # a crash must not leave the name without the content
-        self._file.close()
-
-    def _refused(self, error: OSError) -> InvalidInputError:
-        remedy = "choose another folder for the cache."
-        got = error.strerror or str(error)
-        return invalid(f"cache {self._final.parent}", "a folder that can be written", got, remedy)
+            remedy = "choose another folder for the cache."
+            got = error.strerror or str(error)
+            allowed = "a folder that can be written"
+            raise invalid(f"cache {self._folder}", allowed, got, remedy) from None

@@ -1,10 +1,25 @@
-"""Types of table columns: which ones unbag tells apart, and when two of them fit together."""
+"""Types of table columns, when two of them fit together, and their values as numbers."""
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-__all__ = ["common_type", "is_date", "is_number", "is_text", "plain_type"]
+__all__ = [
+    "as_days",
+    "as_numbers",
+    "common_type",
+    "empty_as_null",
+    "is_date",
+    "is_missing",
+    "is_text",
+    "plain_type",
+    "quantity_of",
+]
 
 _UNITS = ("s", "ms", "us", "ns")  # of timestamps, from coarse to fine
+_PER_SECOND = {unit: 1000**i for i, unit in enumerate(_UNITS)}
+_DAY = 86_400
 
 
 def plain_type(dtype: pa.DataType) -> pa.DataType:
@@ -22,21 +37,21 @@ def plain_type(dtype: pa.DataType) -> pa.DataType:
 
 def is_text(dtype: pa.DataType) -> bool:
     """Whether the values are strings."""
-    return bool(
-        pa.types.is_string(dtype) or pa.types.is_large_string(dtype) or dtype == pa.string_view()
-    )
-
-
-def is_number(dtype: pa.DataType) -> bool:
-    """Whether the values are integers, floats or decimals."""
-    return bool(
-        pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_decimal(dtype)
-    )
+    return dtype in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def is_date(dtype: pa.DataType) -> bool:
     """Whether the values are dates, with or without a time of day."""
     return bool(pa.types.is_date(dtype) or pa.types.is_timestamp(dtype))
+
+
+def quantity_of(dtype: pa.DataType) -> str | None:
+    """Say what a type measures: "number", "duration", "time of day", or None for other types."""
+    if pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_decimal(dtype):
+        return "number"
+    if pa.types.is_duration(dtype):
+        return "duration"
+    return "time of day" if pa.types.is_time(dtype) else None
 
 
 def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
@@ -54,10 +69,10 @@ def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         return a
     if pa.types.is_null(a):
         return b
-    if is_number(a) and is_number(b):
-        signed = pa.types.is_signed_integer(a), pa.types.is_signed_integer(b)
-        if pa.types.is_integer(a) and pa.types.is_integer(b) and signed[0] == signed[1]:
-            return a if a.bit_width >= b.bit_width else b
+    if quantity_of(a) == quantity_of(b) == "number":
+        for same_kind in (pa.types.is_signed_integer, pa.types.is_unsigned_integer):
+            if same_kind(a) and same_kind(b):
+                return max(a, b, key=lambda dtype: dtype.bit_width)
         return pa.float64()
     if is_date(a) and is_date(b):
         zones = [getattr(dtype, "tz", None) for dtype in (a, b)]
@@ -65,6 +80,48 @@ def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
             unit = max(_unit(a), _unit(b), key=_UNITS.index)
             return pa.timestamp(unit, zones[0] if zones[0] == zones[1] else "UTC")
     return None
+
+
+def empty_as_null(array: pa.Array) -> pa.Array:
+    """Make nulls of empty texts, which is all that a CSV file has for a missing text."""
+    if not is_text(array.type):
+        return array
+    return pc.if_else(pc.equal(array, ""), pa.scalar(None, array.type), array)
+
+
+def is_missing(array: pa.Array) -> NDArray[np.bool_]:
+    """Tell which values are missing: null, or NaN among floats. Shape (n,)."""
+    missing = array.is_null(nan_is_null=pa.types.is_floating(array.type))
+    flags: NDArray[np.bool_] = missing.to_numpy(zero_copy_only=False)
+    return flags
+
+
+def as_numbers(array: pa.Array) -> NDArray[np.float64]:
+    """Give numbers as float64, durations and times in seconds, NaN where missing. Shape (n,)."""
+    dtype = array.type
+    if quantity_of(dtype) not in ("duration", "time of day"):
+        return _float64(array)
+    seconds: NDArray[np.float64] = (
+        _float64(array.view(f"int{dtype.bit_width}")) / _PER_SECOND[dtype.unit]
+    )
+    return seconds
+
+
+def as_days(array: pa.Array) -> NDArray[np.float64]:
+    """Give dates and times as days since 1970 (in UTC), NaN where missing. Shape (n,)."""
+    dtype = array.type
+    if pa.types.is_null(dtype):
+        return _float64(array)
+    values = _float64(array.view(f"int{dtype.bit_width}"))
+    per_day = 1 if pa.types.is_date32(dtype) else _DAY * _PER_SECOND[_unit(dtype)]
+    days: NDArray[np.float64] = values / per_day
+    return days
+
+
+def _float64(array: pa.Array) -> NDArray[np.float64]:
+    floats = array.cast(pa.float64(), safe=False)
+    values: NDArray[np.float64] = floats.to_numpy(zero_copy_only=False)
+    return values
 
 
 def _unit(dtype: pa.DataType) -> str:

@@ -4,18 +4,20 @@ import os
 import struct
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from types import ModuleType
-from typing import Any, Self
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from unbag.exceptions import InvalidInputError
 from unbag.io.bag_column import BagColumn, bag_id_array
-from unbag.io.rows import InputRows, other_kind
+from unbag.io.column_types import empty_as_null, is_text
+from unbag.io.input_rows import Encoding, InputRows, Progress, check_kind
 from unbag.io.tables import TableFiles
 from unbag.validation import check_choice, check_number, import_optional, invalid, shorten
 
@@ -23,16 +25,20 @@ __all__ = ["ImageEncoding", "read_images"]
 
 CHANNELS = {"L": 1, "RGB": 3}
 # What Pillow calls images of bytes, and what they are read as; alpha is left out.
-MODES = {"1": "L", "L": "L", "LA": "L", "La": "L", "RGB": "RGB", "RGBA": "RGB", "RGBa": "RGB"}
-MODES |= {"P": "RGB", "PA": "RGB", "CMYK": "RGB", "YCbCr": "RGB", "RGBX": "RGB", "HSV": "RGB"}
+MODES: dict[str, Literal["L", "RGB"]] = {
+    **dict.fromkeys(("1", "L", "LA", "La"), "L"),
+    **dict.fromkeys(("RGB", "RGBA", "RGBa", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV"), "RGB"),
+}
 MAX_SIDE = 10_000
 ORIENTATION = 0x0112  # the EXIF tag; values of 5 and more exchange height and width
-# What Pillow's decoders raise at broken files.
-BROKEN = (OSError, SyntaxError, ValueError, TypeError, EOFError, LookupError, struct.error)
+# What Pillow's decoders raise at damaged files.
+DAMAGED = (OSError, SyntaxError, ValueError, TypeError, EOFError, LookupError, struct.error)
 
 
-@dataclass(frozen=True)
-class ImageEncoding:
+Side = Annotated[int, msgspec.Meta(ge=1, le=MAX_SIDE)]
+
+
+class ImageEncoding(Encoding, frozen=True, tag="images"):
     """What images are turned into: one size and one mode.
 
     Parameters
@@ -48,19 +54,13 @@ class ImageEncoding:
     (3, 28, 32)
     """
 
-    size: tuple[int, int]
-    mode: str
+    size: tuple[Side, Side]
+    mode: Literal["L", "RGB"]
 
     @property
     def row_shape(self) -> tuple[int, int, int]:
         """(C, H, W)."""
         return (CHANNELS[self.mode], *self.size)
-
-    @property
-    def n_features(self) -> int:
-        """Numbers in a row."""
-        channels, height, width = self.row_shape
-        return channels * height * width
 
     def transform(self, image: Any) -> NDArray[np.uint8]:
         """Turn an upright Pillow image into (C, H, W) bytes of this size and mode."""
@@ -72,25 +72,6 @@ class ImageEncoding:
         pixels = np.asarray(image, dtype=np.uint8)
         return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Describe this in plain JSON."""
-        return {"kind": "images", "size": list(self.size), "mode": self.mode}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_dict` wrote, refusing anything else."""
-        if not isinstance(values, Mapping) or set(values) != {"kind", "size", "mode"}:
-            got = shorten(values) if isinstance(values, Mapping) else repr(values)[:80]
-            raise invalid("encoding", "of keys 'kind', 'size' and 'mode'", got)
-        if values["kind"] != "images":
-            raise invalid("encoding", "of kind 'images'", repr(values["kind"]))
-        if not isinstance(values["size"], list):
-            raise invalid(
-                "size of the encoding", "a list of two numbers", repr(values["size"])[:80]
-            )
-        check_choice("mode of the encoding", values["mode"], CHANNELS)
-        return cls(_check_size(values["size"]), values["mode"])
-
 
 def read_images(
     table: Any,
@@ -99,9 +80,9 @@ def read_images(
     bag: str | None,
     file_column: str = "file",
     size: int | tuple[int, int] | None = None,
-    mode: str | None = None,
+    mode: Literal["L", "RGB"] | None = None,
     encoding: ImageEncoding | None = None,
-    progress: Callable[[int, int | None], None] | None = None,
+    progress: Progress | None = None,
 ) -> InputRows:
     """Read images as rows of bytes, one image at a time; needs Pillow (the extra ``images``).
 
@@ -110,7 +91,7 @@ def read_images(
     Parameters
     ----------
     table
-        CSV or Parquet file(s) with one row an image.
+        CSV or Parquet file(s) with one row per image.
     folder
         Where the images are; the table has paths relative to it.
     bag
@@ -133,14 +114,11 @@ def read_images(
     InputRows, with (n, C, H, W) uint8 rows.
     """
     pillow = import_optional("PIL.Image", "images")
-    names, bag_ids, notes = _read_table(
-        TableFiles(table, ids=_ids(file_column, bag)), file_column, bag
-    )
-    paths, more_notes = _find_files(pillow, names, Path(folder))
-    notes += more_notes
+    check_kind(encoding, ImageEncoding)
+    names, bag_ids, notes = _read_table(table, file_column, bag)
+    paths = _find_files(names, Path(folder))
+    notes += _notes_on_files(pillow, names, Path(folder))
     if encoding is not None:
-        if not isinstance(encoding, ImageEncoding):
-            raise other_kind(encoding, "images")
         size, mode = encoding.size, encoding.mode
     if mode is not None:
         check_choice("mode", mode, CHANNELS)
@@ -149,14 +127,13 @@ def read_images(
         warnings.simplefilter("always")
         warnings.simplefilter("error", pillow.DecompressionBombWarning)
         with _opened(pillow, paths[0], names[0]) as first:
-            found = ImageEncoding(_upright_size(first, names[0]), _mode(first, names[0]))
-        encoding = ImageEncoding(target or found.size, mode or found.mode)
+            encoding = ImageEncoding(target or _upright_size(first), mode or MODES[first.mode])
         X = np.empty((len(paths), *encoding.row_shape), dtype=np.uint8)
         resized = converted = 0
         for i, (path, name) in enumerate(zip(paths, names, strict=True)):
             with _opened(pillow, path, name) as image:
-                other_size = _upright_size(image, name) != encoding.size
-                other_mode = _mode(image, name) != encoding.mode
+                other_size = _upright_size(image) != encoding.size
+                other_mode = MODES[image.mode] != encoding.mode
                 if other_size and target is None:
                     raise _different_sizes(pillow, paths, names)
                 if other_mode and mode is None:
@@ -164,7 +141,8 @@ def read_images(
                     got = f"{names[0]!r} {kinds[encoding.mode]} and {name!r} not"
                     remedy = "choose with mode='L' or mode='RGB'."
                     raise invalid("images", "all grey or all in colour", got, remedy)
-                X[i] = encoding.transform(_upright(image, name))
+                upright = import_optional("PIL.ImageOps", "images").exif_transpose(image)
+                X[i] = encoding.transform(upright)
             resized += other_size
             converted += other_mode
             if progress is not None:
@@ -173,10 +151,10 @@ def read_images(
         height, width = encoding.size
         notes.append(f"{resized} of {len(X)} images were resized to {height}×{width} pixels.")
     if converted:
-        notes.append(f"{converted} of {len(X)} images were turned into mode {encoding.mode}.")
+        notes.append(f"{converted} of {len(X)} images were converted to mode {encoding.mode}.")
     if caught:
         first_warning = f"{caught[0].message}".strip().rstrip(".")
-        notes.append(f"Pillow warned about some images, first: {first_warning}.")
+        notes.append(f"Pillow warned about some images. The first warning: {first_warning}.")
     return InputRows(X, bag_ids, encoding, tuple(notes))
 
 
@@ -189,35 +167,31 @@ def _check_size(size: Any) -> tuple[int, int]:
     return int(sides[0]), int(sides[1])
 
 
-def _ids(file_column: str, bag: str | None) -> tuple[str, ...]:
-    return (file_column,) if bag is None else (file_column, bag)
-
-
 def _read_table(
-    table: TableFiles, file_column: str, bag: str | None
+    paths: Any, file_column: str, bag: str | None
 ) -> tuple[list[str], NDArray[Any] | None, list[str]]:
-    """Read file names and bag ids of all rows."""
+    """Read file names and bag ids of all rows, and notes on the table."""
+    columns = (file_column,) if bag is None else (file_column, bag)
+    table = TableFiles(paths, ids=columns)
     table.check_columns("the column of file names", [file_column])
-    if bag is not None:
-        table.check_columns("bag", [bag])
-    names: list[Any] = []
     bags = None if bag is None else BagColumn(table, bag)
-    for batch in table.batches(_ids(file_column, bag)):
-        names += batch.column(0).to_pylist()
+    dtype = table.schema.field(file_column).type
+    if not is_text(dtype):
+        raise invalid(f"values of column {file_column!r}", "file names", f"type {dtype}")
+    names: list[str] = []
+    for batch in table.batches(columns):
+        names += empty_as_null(batch.column(0)).to_pylist()
         if bags is not None:
             bags.update(batch.column(1))
     missing = [i for i, name in enumerate(names) if name is None]
     if missing:
         got = f"none in {len(missing):,} rows, the first in {table.locate(missing[0])}"
         raise invalid(f"column {file_column!r}", "a file name in every row", got)
-    odd = next((name for name in names if not isinstance(name, str)), None)
-    if odd is not None:
-        raise invalid(f"column {file_column!r}", "of file names", repr(odd))
-    ids = None if bags is None else bag_id_array(bags.levels, bags.codes, from_text=table.is_csv)
+    ids = None if bags is None else bag_id_array(*bags.collected(), from_text=table.is_csv)
     return names, ids, list(table.notes)
 
 
-def _find_files(pillow: ModuleType, names: list[str], folder: Path) -> tuple[list[Path], list[str]]:
+def _find_files(names: list[str], folder: Path) -> list[Path]:
     """Find every file in the folder, refusing names that lead out of it."""
     if not folder.is_dir():
         got = "a file" if folder.exists() else "none of that name"
@@ -230,23 +204,22 @@ def _find_files(pillow: ModuleType, names: list[str], folder: Path) -> tuple[lis
         got = f"{len(missing)} of {len(names)} missing: {shorten(missing)}"
         remedy = f"names are relative to {str(folder)!r}."
         raise invalid("file names", "files in the folder", got, remedy)
+    return [folder / name for name in names]
+
+
+def _notes_on_files(pillow: ModuleType, names: list[str], folder: Path) -> list[str]:
+    """Say which files come more than once, and which images of the folder are not used."""
     notes = []
     listed = Counter(PurePosixPath(name) for name in names)
     repeated = [str(name) for name, count in listed.items() if count > 1]
     if repeated:
-        notes.append(f"Files in the table more than once: {shorten(repeated)}.")
+        notes.append(f"Some files are in the table more than once: {shorten(repeated)}.")
     suffixes = set(pillow.registered_extensions())
-    unlisted = sorted(
-        path
-        for parent, _, files in os.walk(folder)
-        for file in files
-        if Path(file).suffix.lower() in suffixes
-        and (path := (Path(parent) / file).relative_to(folder).as_posix())
-        and PurePosixPath(path) not in listed
-    )
-    if unlisted:
-        notes.append(f"Images in the folder but not in the table: {shorten(unlisted)}.")
-    return [folder / name for name in names], notes
+    below = (Path(parent, file) for parent, _, files in os.walk(folder) for file in files)
+    images = {PurePosixPath(p.relative_to(folder)) for p in below if p.suffix.lower() in suffixes}
+    if unlisted := sorted(map(str, images - listed.keys())):
+        notes.append(f"Some images in the folder are not in the table: {shorten(unlisted)}.")
+    return notes
 
 
 def _leads_out(name: str) -> bool:
@@ -256,53 +229,32 @@ def _leads_out(name: str) -> bool:
     return bool(windows.anchor) or ".." in parts or "\0" in name or not parts
 
 
-def _opened(pillow: ModuleType, path: Path, name: str) -> Any:
-    """Open an image without decoding it."""
+@contextmanager
+def _opened(pillow: ModuleType, path: Path, name: str) -> Iterator[Any]:
+    """Open an image; what is wrong with it, now or when it is decoded, is said in words."""
     try:
-        image = pillow.open(path)
+        with pillow.open(path) as image:
+            # MPO is what cameras write; its further frames are previews.
+            frames = 1 if image.format == "MPO" else getattr(image, "n_frames", 1)
+            if frames > 1:
+                raise invalid(f"file {name!r}", "a single image", f"{frames} frames")
+            if image.mode not in MODES:
+                allowed = "an image of 8 bits per channel"
+                raise invalid(f"file {name!r}", allowed, f"mode {image.mode}", "convert it.")
+            yield image
+    except InvalidInputError:
+        raise
     except (pillow.DecompressionBombError, pillow.DecompressionBombWarning):
         allowed = f"an image of at most {pillow.MAX_IMAGE_PIXELS:,} pixels"
         raise invalid(f"file {name!r}", allowed, "more", "make it smaller.") from None
-    except BROKEN as error:
-        raise _unreadable(path, name, error) from None
-    try:
-        # MPO is what cameras write; its further frames are previews.
-        frames = 1 if image.format == "MPO" else getattr(image, "n_frames", 1)
-    except BROKEN as error:
-        image.close()
-        raise _unreadable(path, name, error) from None
-    if frames > 1:
-        image.close()
-        raise invalid(f"file {name!r}", "a single image", f"{frames} frames")
-    return image
+    except DAMAGED as error:
+        got = f"an error ({str(error).replace(str(path), path.name)})"
+        raise invalid(f"file {name!r}", "a whole image", got) from None
 
 
-def _mode(image: Any, name: str) -> str:
-    if image.mode not in MODES:
-        allowed = "an image of 8 bits a channel"
-        raise invalid(f"file {name!r}", allowed, f"mode {image.mode}", "convert it.")
-    return MODES[image.mode]
-
-
-def _upright_size(image: Any, name: str) -> tuple[int, int]:
-    try:
-        turned = image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8)
-    except BROKEN as error:
-        raise _unreadable(Path(name), name, error) from None
+def _upright_size(image: Any) -> tuple[int, int]:
+    turned = image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8)
     return (image.width, image.height) if turned else (image.height, image.width)
-
-
-def _upright(image: Any, name: str) -> Any:
-    """Decode an image and turn it as its EXIF data say."""
-    try:
-        return import_optional("PIL.ImageOps", "images").exif_transpose(image)
-    except BROKEN as error:
-        raise _unreadable(Path(name), name, error) from None
-
-
-def _unreadable(path: Path, name: str, error: Exception) -> InvalidInputError:
-    reason = str(error).replace(str(path), path.name)
-    return invalid(f"file {name!r}", "a whole image", f"an error ({reason})")
 
 
 def _different_sizes(pillow: ModuleType, paths: list[Path], names: list[str]) -> InvalidInputError:
@@ -310,7 +262,7 @@ def _different_sizes(pillow: ModuleType, paths: list[Path], names: list[str]) ->
     sizes: Counter[tuple[int, int]] = Counter()
     for path, name in zip(paths, names, strict=True):
         with _opened(pillow, path, name) as image:
-            sizes[_upright_size(image, name)] += 1
+            sizes[_upright_size(image)] += 1
     shown = [f"{h}×{w} ({count})" for (h, w), count in sizes.most_common(5)]
     more = f" and {len(sizes) - 5} more" if len(sizes) > 5 else ""
     got = f"height×width {', '.join(shown)}{more}"

@@ -19,8 +19,9 @@ _BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)  # what pyarrow raise
 class ParquetTable:
     """A Parquet file: its columns, its number of rows, and its rows in batches."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, what: str = "") -> None:
         self.path = path
+        self._what = what or f"table {path}"
         self.notes: tuple[str, ...] = ()
         self._buffer = 1 << 14
         with self._open() as file:
@@ -62,7 +63,7 @@ class ParquetTable:
     def _broken(self, error: Exception) -> InvalidInputError:
         got = " ".join(str(error).split())[:200].rstrip(".")
         remedy = "write it again, or give it the suffix of what it is, such as .csv."
-        return invalid(f"table {self.path}", "a whole, readable Parquet file", got, remedy)
+        return invalid(self._what, "a whole, readable Parquet file", got, remedy)
 
 
 def _check_text(batch: pa.RecordBatch) -> None:

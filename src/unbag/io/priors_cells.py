@@ -1,6 +1,5 @@
 """The columns of a priors file: cells as they are written, numbers and bag ids read from them."""
 
-import csv
 import datetime
 import re
 from collections import Counter
@@ -12,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from unbag.exceptions import InvalidInputError
+from unbag.io.csv_text import CsvText
+from unbag.io.parquet_file import ParquetTable
 from unbag.io.text_ids import ids_from_text
 from unbag.validation import invalid, shorten
 
@@ -148,53 +147,36 @@ def read_bag_ids(column: Column) -> list[Any]:
 
 
 def _read_parquet(path: Path) -> tuple[list[str], list[list[Any]]]:
-    names, cells = [], []
+    table = ParquetTable(path, f"priors file {path.name}")
+    _check_cells(path, table.n_rows * len(table.schema))
+    names = table.schema.names
+    cells: list[list[Any]] = [[] for _ in names]
+    for batch in table.batches(names, batch_rows=MAX_CELLS, skip_rows=0):
+        for values, column, name in zip(cells, batch.columns, names, strict=True):
+            values += _plain_values(name, column)
+    return ["" if name == PANDAS_INDEX else name for name in names], cells
+
+
+def _plain_values(name: str, column: pa.Array) -> list[Any]:
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
     try:
-        with pq.ParquetFile(path) as file:  # read_table would read more into the folder's name
-            _check_cells(path, file.metadata.num_rows * len(file.schema_arrow))
-            table = file.read()
-        for name, column in zip(table.column_names, table.columns, strict=True):
-            if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-                column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
-            names.append("" if name == PANDAS_INDEX else name)
-            cells.append(column.to_pylist())
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, "Parquet", error) from None
-    return names, cells
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError) as error:
+        got = f"one that Python cannot hold ({error})"
+        raise invalid(f"column {name!r}", "of dates from year 1 to 9999", got) from None
+    return values
 
 
-def _read_csv(path: Path, separators: str) -> tuple[list[str], list[list[str]], str]:
-    """Read header and columns of text; the separator is the one that cuts the header most."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            header = next((line for line in file if line.strip()), "")
-        if not header:
-            raise invalid(f"priors file {path.name}", "a table with a header", "an empty file")
-        cuts = {mark: len(next(csv.reader([header], delimiter=mark))) for mark in separators}
-        separator = max(cuts, key=lambda mark: cuts[mark])
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = _read_rows(path, csv.reader(file, delimiter=separator, strict=True))
-    except UnicodeDecodeError:
-        raise invalid(f"priors file {path.name}", "text in UTF-8", "another encoding") from None
-    except (csv.Error, OSError) as error:
-        raise _unreadable(path, "CSV", error) from None
-    return rows[0], [list(column) for column in zip(*rows[1:], strict=True)], separator
-
-
-def _read_rows(path: Path, reader: Any) -> list[list[str]]:
-    """Collect rows of equal length, skipping lines with nothing on them."""
-    rows: list[list[str]] = []
-    for row in reader:
-        if not row:
-            continue
-        rows.append(row)
-        _check_cells(path, len(rows) * len(rows[0]))
-        if len(row) != len(rows[0]):
-            allowed = f"a table with {len(rows[0])} cells in every row, as in the header"
-            raise invalid(
-                f"priors file {path.name}", allowed, f"{len(row)} in line {reader.line_num}"
-            )
-    return rows
+def _read_csv(path: Path, separators: str) -> tuple[list[str], list[list[Any]], str]:
+    """Read header and columns as text."""
+    text = CsvText(path, f"priors file {path.name}", separators)
+    cells: list[list[Any]] = [[] for _ in text.names]
+    for block in text.blocks():
+        for column, values in zip(cells, text.parse_text(block), strict=True):
+            column += values.to_pylist()
+        _check_cells(path, len(cells) * (1 + len(cells[0])))
+    return text.names, cells, text.delimiter
 
 
 def _check_cells(path: Path, cells: int) -> None:
@@ -202,11 +184,6 @@ def _check_cells(path: Path, cells: int) -> None:
         allowed = f"a table of at most {MAX_CELLS:,} cells"
         remedy = "is this the file of rows?"
         raise invalid(f"priors file {path.name}", allowed, "more", remedy)
-
-
-def _unreadable(path: Path, kind: str, error: Exception) -> InvalidInputError:
-    first = (str(error).splitlines() or [""])[0]
-    return invalid(f"priors file {path.name}", f"a readable {kind} file", f"an error ({first})")
 
 
 def _column(name: str, cells: list[Any], comma: bool, *, from_csv: bool) -> Column:

@@ -23,8 +23,8 @@ VALUE_NAMES = (
     *("count", "counts", "n"),
 )
 LONG_REMEDY = (
-    "name the three columns of the long form bag, class and value; the wide form has one row a "
-    "bag and one column a class, and bag= names its column of bag ids."
+    "name the three columns of the long form bag, class and value; the wide form has one row per "
+    "bag and one column per class, and bag= names its column of bag ids."
 )
 
 
@@ -37,7 +37,7 @@ class PriorsFile:
     priors
         The shares.
     form
-        "wide": one row a bag and one column a class; "long": one row a bag and class.
+        "wide": one row per bag and one column per class; "long": one row per bag and class.
     unit
         What the numbers were: "shares", "percent" or "counts".
     counts
@@ -69,16 +69,16 @@ class _Table:
 def read_priors(path: str | os.PathLike[str], *, bag: str | None = None) -> PriorsFile:
     r"""Read class priors from a CSV or Parquet file.
 
-    The wide form has one row a bag and one column a class; its bag ids are in the column ``bag``
-    if there is one, else in the only column that is not of numbers, else in a column without a
-    name or called bag, else in the first. The long form has three columns in any order: bag, class
+    The wide form has one row per bag and one column per class. Its bag ids are in the column
+    ``bag`` if there is one, else in the only column that is not of numbers, else in a column
+    without a name or called bag, else in the first. The long form has three columns in any order: bag, class
     and value.
 
     Numbers are shares where every row (bag) sums to 1, percent where it sums to 100, and counts
     where all are whole and sum to something else. Rounded figures may be off by half a unit of
     the last digit for each class (always by half a percent, never by more than five), and are
-    then divided by their sum. All that was taken for granted is said in the notes; anything
-    else is an error.
+    then divided by their sum. The notes say how the file was read where it could have
+    been read in another way; anything else is an error.
 
     Parameters
     ----------
@@ -146,18 +146,18 @@ def match_bags(bag_ids: Any, priors: ClassPriors) -> tuple[str, ...]:
     >>> match_bags(["south", "south"], priors)
     ("1 of 2 bags of the priors has no rows: 'north'.",)
     """
-    found = compare_ids("bag_ids", bag_ids, index_ids("bag_ids", priors.bag_ids))
-    n_absent, n_bags = len(found.absent), priors.n_bags
+    compared = compare_ids("bag_ids", bag_ids, index_ids("bag_ids", priors.bag_ids))
+    n_absent, n_bags = len(compared.absent), priors.n_bags
     has = "has" if n_absent == 1 else "have"
-    note = f"{n_absent} of {n_bags} bags of the priors {has} no rows: {shorten(found.absent)}."
-    if found.unknown:
+    note = f"{n_absent} of {n_bags} bags of the priors {has} no rows: {shorten(compared.absent)}."
+    if compared.unknown:
         shown = ", ".join(
-            f"{shorten([bag])} ({n} row{'s' if n > 1 else ''})" for bag, n in found.unknown[:5]
+            f"{shorten([bag])} ({n} row{'s' if n > 1 else ''})" for bag, n in compared.unknown[:5]
         )
-        more = f" and {len(found.unknown) - 5} more" if len(found.unknown) > 5 else ""
-        n_rows = sum(n for _, n in found.unknown)
-        got = f"{n_rows} of {found.n_rows} rows in bags without: {shown}{more}"
-        remedy = " ".join(part for part in (found.hint, note if n_absent else "") if part)
+        more = f" and {len(compared.unknown) - 5} more" if len(compared.unknown) > 5 else ""
+        n_rows = sum(n for _, n in compared.unknown)
+        got = f"{n_rows} of {compared.n_rows} rows in bags without priors: {shown}{more}"
+        remedy = " ".join(part for part in (compared.hint, note if n_absent else "") if part)
         raise invalid("bag_ids", "bags with class priors", got, remedy)
     return (note,) if n_absent else ()
 

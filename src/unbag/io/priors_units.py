@@ -23,7 +23,7 @@ TOTAL_NAMES = {"total", "totals", "grand total", "sum", "sums"}
 
 
 def refuse_totals(values: NDArray[np.float64], bag_ids: list[Any], classes: list[Any]) -> None:
-    """Refuse a column or a row that is the sum of all others: it is no class and no bag.
+    """Refuse a column or a row that is the sum of all others: it is not a class or a bag.
 
     A column of another name is not suspected where the rows sum to 1 or 100 with it, and one bag
     alone proves nothing.
@@ -100,7 +100,7 @@ def tell_unit(
 
 
 def _near(values: NDArray[np.float64], total: float) -> NDArray[np.bool_]:
-    """(M,) whether a row sums to ``total``, but for rounding."""
+    """(M,) whether a row sums to ``total``, up to rounding."""
     exact = [np.allclose(values, np.round(values, d), rtol=0, atol=1e-9) for d in range(7)]
     digits = exact.index(True) if any(exact) else 7
     rounding = values.shape[1] * 0.5 * 10.0**-digits / total

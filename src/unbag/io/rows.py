@@ -6,47 +6,26 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unbag.exceptions import InvalidInputError
+from unbag.io.arrays import ArrayEncoding, read_npz
 from unbag.io.bag_column import BagColumn, bag_id_array
 from unbag.io.cache import CachedRows, CacheWriter, open_cache
-from unbag.io.encoding import Progress, TableEncoding
+from unbag.io.encoding import TableEncoding
+from unbag.io.images import ImageEncoding, read_images
+from unbag.io.input_rows import Encoding, InputRows, Progress, check_kind, read_struct
 from unbag.io.tables import TableFiles, batch_rows_of
-from unbag.validation import check_choice, invalid
+from unbag.validation import invalid
 
-__all__ = ["InputRows", "encoding_from_dict", "other_kind", "read_rows"]
+__all__ = ["encoding_from_dict", "read_rows"]
 
 _IN_MEMORY = 256 << 20  # bytes of encoded rows that are kept in memory without a cache
-_FORMAT = 1  # of caches; another one for another encoding of the same table
-
-
-@dataclass(frozen=True, eq=False)
-class InputRows:
-    """Rows that were read from files.
-
-    Attributes
-    ----------
-    X
-        (n, d) float32, or images (n, C, H, W) of uint8; may be memory-mapped.
-    bag_ids
-        (n,) str, int, bool or dates; None where no bag column was named.
-    encoding
-        How the input became numbers; part of a model that is trained on it.
-    notes
-        What a user should know, one sentence each.
-    """
-
-    X: NDArray[Any]
-    bag_ids: NDArray[Any] | None
-    encoding: Any
-    notes: tuple[str, ...]
+_FORMAT = 2  # of caches; another one for another encoding of the same table
 
 
 def read_rows(
@@ -104,41 +83,28 @@ def read_rows(
         got = "an .npz file" if is_npz else "images"
         raise invalid("columns and leave_out", "for rows from a table", got)
     if images is not None:
-        from unbag.io.images import read_images
-
         return read_images(only, images, bag=bag, encoding=encoding, progress=progress)
     if is_npz:
-        from unbag.io.arrays import read_npz
-
         return read_npz(only, bag=bag, encoding=encoding)
-    if encoding is not None and not isinstance(encoding, TableEncoding):
-        raise other_kind(encoding, "a table")
     return _read_table(paths, bag, columns, leave_out, encoding, cache, progress)
 
 
-def other_kind(encoding: Any, given: str) -> InvalidInputError:
-    """Build the error for rows of another kind than the encoding of a model is for."""
-    kinds = {"table": "a table", "array": "an .npz file", "images": "images"}
-    if not hasattr(encoding, "to_dict"):
-        return invalid("encoding", "that of a model", type(encoding).__name__)
-    return invalid("rows", f"{kinds[encoding.to_dict()['kind']]}, as in training", given)
+def encoding_from_dict(values: Any, row_shape: tuple[int, ...] | None = None) -> Encoding:
+    """Make an encoding of what its ``to_dict`` gave, whatever its kind; refuse anything else.
 
-
-def encoding_from_dict(values: Any) -> Any:
-    """Make an encoding of what its ``to_dict`` gave, whatever its kind; refuse anything else."""
-    if not isinstance(values, Mapping):
-        raise invalid("encoding", "a mapping", type(values).__name__)
-    kind = values.get("kind")
-    check_choice("kind of the encoding", kind, ("table", "array", "images"))
-    if kind == "array":
-        from unbag.io.arrays import ArrayEncoding
-
-        return ArrayEncoding.from_dict(values)
-    if kind == "images":
-        from unbag.io.images import ImageEncoding
-
-        return ImageEncoding.from_dict(values)
-    return TableEncoding.from_dict(values)
+    Parameters
+    ----------
+    values
+        Plain values, as JSON holds them.
+    row_shape
+        Shape of the rows that the model was trained on, if the encoding must give such rows.
+    """
+    kinds: Any = TableEncoding | ArrayEncoding | ImageEncoding
+    encoding: Encoding = read_struct("encoding", values, kinds)
+    if row_shape is not None and encoding.row_shape != tuple(row_shape):
+        got = f"one that makes rows of shape {encoding.row_shape}"
+        raise invalid("encoding", f"one that makes rows of shape {tuple(row_shape)}", got)
+    return encoding
 
 
 def _read_table(
@@ -146,43 +112,43 @@ def _read_table(
     bag: str | None,
     columns: Sequence[str] | None,
     leave_out: Collection[str],
-    encoding: TableEncoding | None,
+    encoding: Any,
     cache: str | os.PathLike[str] | None,
     progress: Progress | None,
 ) -> InputRows:
+    check_kind(encoding, TableEncoding)
     if encoding is not None and (columns is not None or len(leave_out)):
         got = "columns or leave_out together with an encoding"
         raise invalid("the columns to use", "chosen once", got, "the encoding knows its columns.")
     text = () if encoding is None else encoding.text_columns
     table = TableFiles(paths, text=text, ids=() if bag is None else (bag,))
-    if bag is not None:
-        table.check_columns("bag", [bag])
-        if columns is not None and bag in columns:
-            raise invalid("columns", "columns to learn from", f"the bag column {bag!r}")
+    bags = None if bag is None else BagColumn(table, bag)
+    if bag is not None and columns is not None and bag in columns:
+        raise invalid("columns", "columns to learn from", f"the bag column {bag!r}")
     if encoding is not None:
         encoding.check_schema(table.schema)
     unused = {*leave_out} if bag is None else {bag, *leave_out}
-    key = _key(table, encoding, columns, unused, bag)
+    chosen = None if columns is None else list(columns)
+    key = _cache_key(table, encoding, chosen, unused, bag)
     cached = None if cache is None else open_cache(Path(cache), key)
     if cached is None:
         steps = 1 if encoding is not None else 2
         fitted = encoding or TableEncoding.fit(
             table, columns=columns, leave_out=unused, progress=_part(progress, 0, 2)
         )
-        cached = _encode(table, fitted, bag, cache, key, _part(progress, steps - 1, steps))
+        cached = _encode(table, fitted, bags, bag, cache, key, _part(progress, steps - 1, steps))
     notes = table.notes
     if encoding is None:
         encoding = TableEncoding.from_dict(cached.about["encoding"])
         notes += encoding.notes
-    ids = None
-    if cached.codes is not None:
-        ids = bag_id_array(cached.levels, cached.codes, from_text=table.is_csv)
+    ids = None if cached.bags is None else bag_id_array(*cached.bags, from_text=table.is_csv)
     return InputRows(cached.X, ids, encoding, notes)
 
 
 def _encode(
     table: TableFiles,
     encoding: TableEncoding,
+    bags: BagColumn | None,
     bag: str | None,
     cache: str | os.PathLike[str] | None,
     key: str,
@@ -191,20 +157,20 @@ def _encode(
     """Encode all rows, to memory or to a cache."""
     shape = (table.n_rows, encoding.n_features)
     about = {"encoding": encoding.to_dict()}
-    bags = None if bag is None else BagColumn(table, bag)
+    blocks = _blocks(table, encoding, bags, bag, progress)
     if cache is None and 4 * shape[0] * shape[1] <= _IN_MEMORY:
         X = np.empty(shape, dtype=np.float32)
         done = 0
-        for block in _blocks(table, encoding, bags, bag, progress):
+        for block in blocks:
             X[done : done + len(block)] = block
             done += len(block)
-        return CachedRows(X, *_collected(bags), about)
+        return CachedRows(X, None if bags is None else bags.collected(), about)
     folder = Path(tempfile.mkdtemp(prefix="unbag-") if cache is None else cache)
     try:
         with CacheWriter(folder, key, shape) as writer:
-            for block in _blocks(table, encoding, bags, bag, progress):
+            for block in blocks:
                 writer.write(block)
-            writer.finish(about, *_collected(bags))
+            writer.finish(about, None if bags is None else bags.collected())
         cached = open_cache(folder, key)
         if cached is None:
             raise invalid(f"cache {folder}", "a folder that keeps its files", "a damaged one")
@@ -237,10 +203,6 @@ def _blocks(
             progress(done, table.n_rows)
 
 
-def _collected(bags: BagColumn | None) -> tuple[NDArray[np.int32] | None, Any]:
-    return (None, None) if bags is None else (bags.codes, bags.levels)
-
-
 def _part(progress: Progress | None, step: int, steps: int) -> Progress | None:
     """Make the progress of one step out of several part of the whole."""
     if progress is None:
@@ -252,20 +214,9 @@ def _part(progress: Progress | None, step: int, steps: int) -> Progress | None:
     return of_all
 
 
-def _key(
-    table: TableFiles,
-    encoding: TableEncoding | None,
-    columns: Sequence[str] | None,
-    unused: Collection[str],
-    bag: str | None,
-) -> str:
+def _cache_key(table: TableFiles, *settings: Any) -> str:
     """Name a cache by all that its content depends on."""
-    content = {
-        "format": _FORMAT,
-        "files": table.fingerprint(),
-        "encoding": None if encoding is None else encoding.to_dict(),
-        "columns": None if columns is None else list(columns),
-        "unused": sorted(unused),
-        "bag": bag,
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+    plain = [s.to_dict() if isinstance(s, Encoding) else s for s in settings]
+    plain = [sorted(s) if isinstance(s, set) else s for s in plain]
+    content = json.dumps([_FORMAT, table.fingerprint(), plain], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:32]

@@ -1,7 +1,6 @@
 """Tables on disk: Parquet or CSV files of one schema, read in batches."""
 
 import hashlib
-import os
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,13 @@ import pyarrow as pa
 
 from unbag.io.column_types import common_type, plain_type
 from unbag.io.csv_file import CsvTable
+from unbag.io.folders import list_files, partition_columns
 from unbag.io.parquet_file import ParquetTable
 from unbag.validation import check_number, invalid, shorten
 
 __all__ = ["TableFiles", "batch_rows_of"]
 
-_READERS: dict[str, type[ParquetTable] | type[CsvTable]] = {
-    ".parquet": ParquetTable,
-    ".pq": ParquetTable,
-    ".csv": CsvTable,
-    ".tsv": CsvTable,
-}
+_PARQUET, _CSV = (".parquet", ".pq"), (".csv", ".tsv")
 _BATCH_ROWS = 65_536
 _BATCH_CELLS = 1 << 22
 
@@ -31,13 +26,15 @@ class TableFiles:
 
     CSV files are read once on construction, to count their rows and to find types that fit all
     of them. In CSV, nothing, ``NA``, ``NaN`` and ``null`` are missing values; the delimiter (comma,
-    semicolon, tab, vertical bar) is found from the line of column names.
+    semicolon, tab, vertical bar) is found from the line of column names. The names of subfolders
+    such as ``year=2024`` become columns.
 
     Parameters
     ----------
     paths
         A file, a folder, or a sequence of them. The files of a folder come in order of their
-        names; files whose names start with ``.`` or ``_`` are not read, subfolders neither.
+        names. Files whose names start with ``.`` or ``_`` are not read, and subfolders only if
+        they are partitions, that is if their names have the form ``name=value``.
     text
         Columns of CSV files to read as text, whatever they hold. Names that do not occur are
         allowed.
@@ -80,31 +77,32 @@ class TableFiles:
     def __init__(
         self, paths: Any, *, text: Collection[str] = (), ids: Collection[str] = ()
     ) -> None:
-        self.files, ignored = _list_files(paths)
-        readers = {_READERS[file.suffix.lower()] for file in self.files}
-        if len(readers) > 1:
-            one = {_READERS[file.suffix.lower()]: file.name for file in self.files}
+        self.files, roots, ignored = list_files(paths, (*_PARQUET, *_CSV))
+        one = {file.suffix.lower() in _CSV: file.name for file in self.files}
+        if len(one) > 1:
             got = " and ".join(repr(name) for name in one.values())
             raise invalid("the files of a table", "all Parquet or all CSV", got, "convert some.")
         for file in self.files:
             if file.stat().st_size == 0:
                 raise invalid(f"table {file}", "a Parquet or CSV file", "an empty file")
-        (self._reader,) = readers
+        (self.is_csv,) = one
         self._parts: list[ParquetTable | CsvTable] = [
-            CsvTable(file, text, ids) if self._reader is CsvTable else ParquetTable(file)
-            for file in self.files
+            CsvTable(file, text, ids) if self.is_csv else ParquetTable(file) for file in self.files
         ]
+        as_text = (*text, *ids) if self.is_csv else text
+        self._in_folders = partition_columns(self.files, roots, as_text)
         for part in self._parts:
-            _check_names(part.path, part.schema.names)
+            _check_names(part.path, [*part.schema.names, *self._in_folders])
         self.schema = _common_schema(self._parts)
+        for name, values in self._in_folders.items():
+            self.schema = self.schema.append(pa.field(name, values.type))
         self.n_rows = sum(part.n_rows for part in self._parts)
         if self.n_rows == 0:
             where = f"table {self.files[0]}" if len(self.files) == 1 else "the tables"
             raise invalid(f"rows of {where}", "at least one", "only column names")
-        self.is_csv = self._reader is CsvTable
         self.notes = tuple(note for part in self._parts for note in part.notes)
         if ignored:
-            self.notes += (f"Files that are no tables are not read: {shorten(ignored)}.",)
+            self.notes += (f"Files that are not tables were not read: {shorten(ignored)}.",)
 
     def __repr__(self) -> str:
         kind = "CSV" if self.is_csv else "Parquet"
@@ -147,7 +145,7 @@ class TableFiles:
         batch_rows
             Most rows of one batch.
         skip_rows
-            Rows to pass over at the start, much faster than by reading them.
+            Rows to pass over at the start, without reading most of them.
         """
         names = self.schema.names if columns is None else columns
         self.check_columns("columns", names)
@@ -166,63 +164,18 @@ class TableFiles:
         self, names: Sequence[str], batch_rows: int, skip_rows: int
     ) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([self.schema.field(name) for name in names])
-        for part in self._parts:
+        stored = [name for name in names if name not in self._in_folders]
+        for i, part in enumerate(self._parts):
             if skip_rows < part.n_rows:
-                for batch in part.batches(names, batch_rows=batch_rows, skip_rows=skip_rows):
-                    yield _cast(part.path, batch, schema)
+                constants = {name: values[i] for name, values in self._in_folders.items()}
+                for batch in part.batches(stored, batch_rows=batch_rows, skip_rows=skip_rows):
+                    yield _cast(part.path, batch, constants, schema)
             skip_rows = max(0, skip_rows - part.n_rows)
-
-
-def _list_files(paths: Any) -> tuple[tuple[Path, ...], list[str]]:
-    """List the table files among the paths and in their folders, and names of other files there."""
-    given = [paths] if isinstance(paths, str | os.PathLike) else paths
-    if not isinstance(given, Sequence) or not all(
-        isinstance(path, str | os.PathLike) for path in given
-    ):
-        raise invalid("paths", "a path or a sequence of paths", repr(paths))
-    if not given:
-        raise invalid("paths", "at least one file or folder", "none")
-    files: list[Path] = []
-    ignored: list[str] = []
-    for path in map(Path, given):
-        if path.is_dir():
-            found = _visible_files(path)
-            tables = [file for file in found if file.suffix.lower() in _READERS]
-            if not tables:
-                got = shorten(file.name for file in found) if found else "none"
-                raise invalid(f"folder {path}", f"a folder with {_suffixes()} files", got)
-            files += tables
-            ignored += [file.name for file in found if file not in tables]
-        elif not path.exists():
-            raise invalid(f"table {path}", "an existing file or folder", "none of that name")
-        elif path.suffix.lower() not in _READERS:
-            got = f"the suffix {path.suffix!r}"
-            raise invalid(f"table {path}", f"a file that ends in {_suffixes()}", got)
-        else:
-            files.append(path)
-    twice = {file.name for file in files if files.count(file) > 1}
-    if twice:
-        raise invalid("paths", "different files", f"{shorten(sorted(twice))} more than once")
-    return tuple(files), ignored
 
 
 def batch_rows_of(width: int) -> int:
     """Choose a number of rows for batches of this many columns or features, to bound the memory."""
     return max(256, min(_BATCH_ROWS, _BATCH_CELLS // width))
-
-
-def _visible_files(folder: Path) -> list[Path]:
-    try:
-        return sorted(
-            file for file in folder.iterdir() if file.is_file() and file.name[0] not in "._"
-        )
-    except OSError as error:
-        raise invalid(f"folder {folder}", "a readable folder", error.strerror) from None
-
-
-def _suffixes() -> str:
-    *most, last = _READERS
-    return f"{', '.join(most)} or {last}"
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:
@@ -252,16 +205,19 @@ def _common_schema(parts: Sequence[ParquetTable | CsvTable]) -> pa.Schema:
     return pa.schema(list(types.items()))
 
 
-def _cast(path: Path, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _cast(
+    path: Path, batch: pa.RecordBatch, constants: dict[str, pa.Scalar], schema: pa.Schema
+) -> pa.RecordBatch:
     """Bring the columns of a batch into the order and types of the whole table."""
     arrays = []
     for field in schema:
-        array = batch.column(field.name)
-        if array.type != field.type:
-            try:
-                array = array.cast(field.type, safe=pa.types.is_timestamp(field.type))
-            except pa.ArrowException as error:
-                got = " ".join(str(error).split())[:200]
-                raise invalid(f"column {field.name!r} of {path}", str(field.type), got) from None
-        arrays.append(array)
+        if field.name in constants:
+            arrays.append(pa.repeat(constants[field.name], len(batch)))
+            continue
+        try:
+            is_time = pa.types.is_timestamp(field.type)
+            arrays.append(batch.column(field.name).cast(field.type, safe=is_time))
+        except pa.ArrowException as error:
+            got = " ".join(str(error).split())[:200]
+            raise invalid(f"column {field.name!r} of {path}", str(field.type), got) from None
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -2,6 +2,7 @@
 
 __all__ = [
     "ConditioningWarning",
+    "DiscardedWorkWarning",
     "DownloadError",
     "InvalidInputError",
     "MissingBagsWarning",
@@ -50,6 +51,10 @@ class UnbagWarning(UserWarning):
 
 class ConditioningWarning(UnbagWarning):
     """The class priors are nearly unable to tell some classes apart."""
+
+
+class DiscardedWorkWarning(UnbagWarning):
+    """What a stopped run left was damaged or could be changed by others, so it was not used."""
 
 
 class MissingBagsWarning(UnbagWarning):

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import torch
 
+from unbag.progress import TrainingProgress
 from unbag.training.checkpoint import Checkpoint, fingerprint
 from unbag.training.engine import PRECISIONS, Stack
 from unbag.training.networks import is_batched
-from unbag.training.progress import TrainingProgress
 from unbag.training.replica import Outcome, Replica
 from unbag.validation import check_choice, check_number, invalid
 

@@ -2,6 +2,7 @@
 
 __all__ = [
     "ConditioningWarning",
+    "DiscardedWorkWarning",
     "DownloadError",
     "ImplausibleEstimateWarning",
     "InvalidInputError",
@@ -55,6 +56,10 @@ class ConditioningWarning(UnbagWarning):
 
 class ImplausibleEstimateWarning(UnbagWarning):
     """An estimate lies outside its possible values by more than its error."""
+
+
+class DiscardedWorkWarning(UnbagWarning):
+    """What a stopped run left was damaged or could be changed by others, so it was not used."""
 
 
 class MissingBagsWarning(UnbagWarning):

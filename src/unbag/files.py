@@ -1,29 +1,124 @@
-"""Files that are written whole or not at all."""
+"""Files and folders that are written whole or not at all, and folders of unfinished work.
 
+What lies in a folder may come from a stranger. So nothing is written to a name that could be known
+before, no link is followed, and a name is given only to what is whole and on the disk.
+"""
+
+import contextlib
 import os
+import secrets
 import shutil
+import stat
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
-__all__ = ["remove_folder", "sync", "write_whole"]
+__all__ = [
+    "discard",
+    "is_real_folder",
+    "leftovers",
+    "new_file",
+    "new_folder",
+    "read_regular",
+    "remove_folder",
+    "settle_folder",
+    "sync",
+    "was_interrupted",
+    "write_tensors",
+    "write_whole",
+]
+
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # opening a pipe would wait for its other end
+_IS_POSIX = os.name == "posix"
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file such that a crash leaves the old one or the new one.
+# ------------------------------------------------------------------------------------------ files
 
-    What a crash left beside it is written over the next time.
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Give a path to write to; the file takes the place of ``path`` when nothing failed.
+
+    The path given has an unpredictable name in the same folder, and only this user can read it
+    until it is whole. A link at ``path`` is replaced, not followed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with new_file(Path(folder, "a.txt")) as temporary:
+    ...         _ = temporary.write_text("whole")
+    ...     Path(folder, "a.txt").read_text()
+    'whole'
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    temporary = path.with_name(f"{_prefix(path)}{secrets.token_hex(8)}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS
+    descriptor = os.open(temporary, flags, 0o666)
+    try:
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)  # as the user's umask wants it
+        os.close(descriptor)
+        temporary.chmod(0o600)
+        yield temporary
+        descriptor = os.open(temporary, os.O_RDWR | _NO_LINKS)  # the writer may have replaced it
+        try:
+            if _IS_POSIX:
+                os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        temporary.replace(path)
+        sync(path.parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file such that a crash leaves the old one or the new one."""
+    data = content.encode() if isinstance(content, str) else content
+    with new_file(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_tensors(path: Path, tensors: dict[str, Any], metadata: dict[str, str]) -> None:
+    """Write tensors as a safetensors file; what fails is an OSError."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    with new_file(path) as temporary:
+        try:
+            save_file(tensors, temporary, metadata)
+        except SafetensorError as error:  # such as a full disk
+            raise OSError(str(error)) from None
+
+
+def leftovers(path: Path) -> list[Path]:
+    """List what killed writes of a file left beside it."""
+    return [other for other in path.parent.glob(".*.tmp") if other.name.startswith(_prefix(path))]
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.stem[:40]}."  # a longer one may be more than a name can hold
+
+
+def read_regular(path: Path, largest: int) -> bytes:
+    """Read a file that must be a regular one, no link and no pipe, of at most so many bytes."""
+    descriptor = os.open(path, os.O_RDONLY | _NO_LINKS | _AT_ONCE)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 — a descriptor has no path
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError("it is not a file")
+        if status.st_size > largest:
+            raise OSError(f"it has {status.st_size:,} bytes, and {largest:,} are allowed")
+        return file.read(largest)
 
 
 def sync(path: Path) -> None:
     """Wait until a file or folder is on the disk."""
-    if path.is_dir() and os.name != "posix":  # only there a folder can be synced
+    if path.is_dir() and not _IS_POSIX:  # only there a folder can be synced
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -32,11 +127,101 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+# ---------------------------------------------------------------------------------------- folders
+
+
+def is_real_folder(path: Path) -> bool:
+    """Whether this is a folder itself, and not a link to one."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def discard(path: Path) -> None:
+    """Remove a file, link or folder with all that is in it; where a link leads to stays."""
+    if is_real_folder(path):
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def remove_folder(folder: Path, last: str) -> None:
-    """Remove a folder, and the file of this name last: without it, nothing of weight is left."""
+    """Remove a folder, and the file of this name last: without it, the rest means nothing."""
     for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != last:
-            path.unlink()
+        if path.name != last:
+            discard(path)
     shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def new_folder(target: Path, names: Collection[str], last: str) -> Iterator[Path]:
+    """Give an empty folder to write to; its files appear in ``target`` when nothing failed.
+
+    A folder that is not there yet appears at once. In one that is there, files of the given names
+    are replaced or removed, all others stay, and the folder itself stays too: it may be the
+    current one, or a disk of its own.
+
+    Parameters
+    ----------
+    target : Path
+    names : collection of str
+        Files that the new ones stand for, whether there are new ones of these names or not.
+    last : str
+        The file without which the others mean nothing: it leaves first and comes last.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    settle_folder(target, last)
+    place = _Places(target)
+    stage = place.stage if target.is_dir() else place.beside
+    stage.mkdir()
+    try:
+        yield stage
+        sync(stage)
+        if stage == place.beside:
+            stage.rename(target)
+            sync(target.parent)
+        else:
+            place.leaving.mkdir()
+            for name in sorted(names, key=last.__ne__):
+                if os.path.lexists(target / name):
+                    (target / name).rename(place.leaving / name)
+            place.leaving.rename(place.left)  # from here on, only forward
+            settle_folder(target, last)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            settle_folder(target, last)
+        raise
+
+
+def settle_folder(target: Path, last: str) -> None:
+    """Undo or finish what a :func:`new_folder` began that was stopped."""
+    place = _Places(target)
+    if is_real_folder(place.left) and is_real_folder(place.stage):
+        _move(place.stage, target, last)
+        sync(target)
+    elif is_real_folder(place.leaving):
+        _move(place.leaving, target, last)
+        sync(target)
+    for path in (place.stage, place.beside, place.leaving, place.left):
+        discard(path)
+
+
+def was_interrupted(target: Path) -> bool:
+    """Whether a :func:`new_folder` was stopped while files were being replaced."""
+    place = _Places(target)
+    return is_real_folder(place.left) or is_real_folder(place.leaving)
+
+
+def _move(source: Path, target: Path, last: str) -> None:
+    for path in sorted(source.iterdir(), key=lambda path: path.name == last):
+        path.replace(target / path.name)
+
+
+class _Places:
+    """Where the files of a folder lie while they are being replaced."""
+
+    def __init__(self, target: Path) -> None:
+        self.beside = target.with_name(f".{target.name}.saving")
+        self.stage = target / ".unbag.new"
+        self.leaving, self.left = target / ".unbag.leaving", target / ".unbag.left"

@@ -25,6 +25,9 @@ __all__ = [
 ]
 
 
+_TOO_LARGE = 2**63  # for the whole numbers of torch, NumPy and TOML
+
+
 def invalid(name: str, allowed: str, got: object, remedy: str = "") -> InvalidInputError:
     """Build the error for a bad argument: which one, what is allowed, what came, the remedy.
 
@@ -80,19 +83,25 @@ def check_number(
     kind = "a whole number" if integer else "a number"
     types = (int, np.integer) if integer else (int, float, np.integer, np.floating)
     ok = isinstance(value, types) and not isinstance(value, bool | np.bool_)
-    if ok:
+    too_large = ok and isinstance(value, int) and abs(value) >= _TOO_LARGE
+    if ok and not too_large:
         above = value > low if low_open else value >= low
         below = value < high if high_open else value <= high
         ok = bool(above and below and np.isfinite(value))
-    if ok:
+    if ok and not too_large:
         return
     if np.isinf(low) and np.isinf(high):
         where = ""
     elif np.isinf(high):
-        where = f" {'above' if low_open else 'of at least'} {low:g}"
+        where = f" {'above' if low_open else 'of at least'} {_short(low)}"
     else:
-        where = f" in {'(' if low_open else '['}{low:g}, {high:g}{')' if high_open else ']'}"
-    raise invalid(name, kind + where, repr(value))
+        left, right = "(" if low_open else "[", ")" if high_open else "]"
+        where = f" in {left}{_short(low)}, {_short(high)}{right}"
+    raise invalid(name, kind + where, "2**63 or more" if too_large else repr(value))
+
+
+def _short(number: float) -> str:
+    return str(number) if isinstance(number, int) else f"{number:g}"
 
 
 def as_float_array(name: str, value: Any, ndim: int) -> NDArray[np.float64]:

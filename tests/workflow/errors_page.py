@@ -4,19 +4,18 @@
 """
 
 import os
-import shlex
 import shutil
 import sys
 import tempfile
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1]))  # where it is run alone
 
 from bad_inputs import BAD_INPUTS, BadInput
-from small_files import train, write_files
-from typer.testing import CliRunner
 
-from unbag.cli import app
+from commands import message, run
+from small_files import train, write_files
 
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
 HEAD = """# What is refused, and the message
@@ -28,26 +27,6 @@ is made by `python tests/workflow/errors_page.py` from `tests/workflow/bad_input
 Exit codes of all commands: 0 done, 1 refused, 2 wrong command line, 130 interrupted (the same \
 command goes on from there).
 """
-
-
-def run(command: str) -> Any:
-    """Run a command in this process, in the current folder."""
-    return CliRunner().invoke(app, shlex.split(command), prog_name="unbag")
-
-
-def message(stderr: str) -> str:
-    """What a command told, on one line: without the box around it, notes and warnings."""
-    boxed = [line.strip("│ ") for line in stderr.splitlines() if line.startswith("│")]
-    if boxed:
-        return " ".join(boxed)
-    lines = stderr.splitlines()
-    return " ".join(line.removeprefix("error: ") for line in lines if line.startswith("error: "))
-
-
-def content(folder: Path) -> dict[str, bytes | None]:
-    """Every file below a folder and what is in it; None for folders."""
-    paths = sorted(folder.rglob("*"))
-    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in paths}
 
 
 def page(messages: dict[BadInput, str]) -> str:

@@ -1,6 +1,7 @@
 """Options as TOML: what is written is read again, and what is read fits the options."""
 
 import math
+import os
 import tomllib
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbag.exceptions import InvalidInputError
-from unbag.workflow.config import read_config, to_toml
+from unbag.workflow.config import load_toml, read_config, to_toml
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 SCALARS = st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(), TEXT)
@@ -44,7 +45,8 @@ def test_none_is_left_out():
 
 KNOWN = {
     "epochs": int | None,
-    "alpha": float,
+    "dropout": float,
+    "method_settings": list[str] | None,
     "calibrate": bool | None,
     "bag": str | None,
     "leave_out": list[str] | None,
@@ -53,9 +55,9 @@ KNOWN = {
 
 def test_options_of_all_types(tmp_path):
     file = tmp_path / "c.toml"
-    file.write_text("epochs=3\nalpha=1\ncalibrate=true\nbag='x'\nleave-out=['a']\n")
+    file.write_text("epochs=3\ndropout=1\ncalibrate=true\nbag='x'\nleave-out=['a']\n")
     found = read_config(file, "fit", KNOWN)
-    assert found == {"epochs": 3, "alpha": 1, "calibrate": True, "bag": "x", "leave_out": ["a"]}
+    assert found == {"epochs": 3, "dropout": 1, "calibrate": True, "bag": "x", "leave_out": ["a"]}
 
 
 def test_a_table_for_each_command(tmp_path):
@@ -65,15 +67,40 @@ def test_a_table_for_each_command(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "set = {alpha = 0.4, start = 'prop'}",
+        "[set]\nalpha = 0.4\nstart = 'prop'",
+        "[fit]\nset = {alpha = 0.4, start = 'prop'}",
+        "alpha = 0.4\nset = {start = 'prop'}",  # as older versions wrote it
+    ],
+)
+def test_settings_of_the_method(tmp_path, text):
+    file = tmp_path / "c.toml"
+    file.write_text(text)
+    found = read_config(file, "fit", KNOWN)
+    assert found == {"method_settings": {"alpha": 0.4, "start": "prop"}}
+
+
+def test_settings_come_back(tmp_path):
+    file = tmp_path / "c.toml"
+    given = {"rounds": 2, "mixup": False, "start": 'a "b" = c', "weights": [0.5, 1.0]}
+    file.write_text(to_toml({"set": given}))
+    assert read_config(file, "fit", KNOWN) == {"method_settings": given}
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("epochs = 3.0", "epochs in config file .* must be a whole number, got 3.0"),
-        ("alpha = 'x'", "alpha .* must be a number, got 'x'"),
+        ("dropout = 'x'", "dropout .* must be a number, got 'x'"),
         ("calibrate = 'yes'", "calibrate .* must be true or false, got 'yes'"),
         ("bag = ['x']", "bag .* must be text in quotes"),
         ("leave_out = ['x', 1]", "leave_out .* must be a list of text in quotes"),
         ("bag = 2024-01-01", "bag .* must be text in quotes"),
-        ("x = 1", "options in .* must be those of `unbag fit`, got unknown 'x'; it has 'alpha'"),
+        ("x = 1", "options in .* must be those of `unbag fit`, got unknown 'x'; it has 'bag'"),
+        ("set = 1", "set in config file .* must be a table such as {rounds = 2}, got 1"),
+        ("alpha = 'x'", "alpha .* must be a number, got 'x'"),
         ("[tune]", r"plain options, or tables with one called \[fit\], got the tables 'tune'"),
         ("epochs = 1\n[fit]", "got both options and the tables 'fit'"),
         ("x = " + "'" + "a" * (1 << 20) + "'", "at most 1 MB"),
@@ -84,3 +111,14 @@ def test_bad_files(tmp_path, text, message):
     file.write_text(text)
     with pytest.raises(InvalidInputError, match=message):
         read_config(file, "fit", KNOWN)
+
+
+def test_a_file_of_a_model_folder_is_no_link_and_no_pipe(tmp_path):
+    (tmp_path / "true.toml").write_text("seed = 3")
+    (tmp_path / "link.toml").symlink_to(tmp_path / "true.toml")
+    os.mkfifo(tmp_path / "pipe.toml")
+    assert load_toml(tmp_path / "true.toml", trusted=False) == {"seed": 3}
+    assert load_toml(tmp_path / "link.toml") == {"seed": 3}  # one that the user names
+    for name in ("link.toml", "pipe.toml"):
+        with pytest.raises(InvalidInputError, match="must be a readable file"):
+            load_toml(tmp_path / name, trusted=False)

@@ -35,7 +35,10 @@ def count(event, arguments):
 sys.addaudithook(count)
 app()
 """
-FIT = "fit rows.parquet --bag district --priors shares.csv --epochs 2 --width 8 --output made"
+FIT = (
+    "fit rows.parquet --bag district --priors shares.csv --method prop --epochs 2 --width 8 "
+    "--output made"
+)
 PREDICT = "predict model other.parquet --key id --output made.parquet"
 NEVER = 1_000_000
 

@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from small_files import train
 
+from small_files import train
 from unbag.exceptions import InvalidInputError
 from unbag.workflow import predict_files, work
 from unbag.workflow.outputs import hold
@@ -28,7 +28,7 @@ training.judge = wait
 app()
 """
 FIT = "fit rows.parquet --bag district --priors shares.csv --epochs 2 --width 8 --output new"
-REFUSED = "output must be made by one run at a time, got .*new, which another run is making; wait"
+REFUSED = "output must be written by one run at a time, got .*new, which another run is writing"
 
 
 def test_a_second_run_is_refused_until_the_first_is_killed(folder):
@@ -52,7 +52,7 @@ def test_predictions_are_made_by_one_run_at_a_time(folder):
     target = folder / "out.csv"
     with (
         hold(parts_folder(target), target),
-        pytest.raises(InvalidInputError, match=r"out\.csv, which another run is making"),
+        pytest.raises(InvalidInputError, match=r"out\.csv, which another run is writing"),
     ):
         predict_files("model", "other.parquet", output=target)
     assert predict_files("model", "other.parquet", output=target).rows > 0

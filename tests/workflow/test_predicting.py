@@ -9,10 +9,10 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import torch
-from errors_page import content
-from small_files import train
 
 import unbag
+from commands import content
+from small_files import train
 from unbag.exceptions import UnbagError
 from unbag.io import read_rows
 from unbag.workflow import evaluate_files, parts, predict_files, predicting
@@ -149,7 +149,7 @@ def test_stopped_after_the_last_row(folder, monkeypatch, name):
     inner = parts.Parts._write_state
 
     def stop(self, **_):
-        if name == "remove_folder" or self._joined:
+        if name == "remove_folder" or self._state.whole:
             raise KeyboardInterrupt
         inner(self)
 
@@ -205,7 +205,7 @@ def test_images_that_changed_are_predicted_again(folder, monkeypatch):
 
 def test_an_existing_file_is_kept_or_replaced(folder):
     (folder / "out.csv").write_text("mine")
-    with pytest.raises(UnbagError, match=r"out.csv, which is there; replace it with --over"):
+    with pytest.raises(UnbagError, match=r"out.csv, which exists; choose another path"):
         predict_files("model", "other.parquet", output="out.csv")
     assert (folder / "out.csv").read_text() == "mine"
     assert predict_files("model", "other.parquet", output="out.csv", overwrite=True).rows == 360
@@ -226,20 +226,23 @@ def test_an_error_in_the_middle_writes_nothing(folder):
 # ---------------------------------------------------------------------------------- evaluating
 
 
-def test_evaluation_is_that_of_python(folder):
+@pytest.mark.usefixtures("folder")
+def test_evaluation_is_that_of_python():
     found = evaluate_files("model", "other.parquet")
     clf = unbag.load_model("model")
     rows = read_rows("other.parquet", bag="district", encoding=clf.encoding_)
     direct = unbag.evaluate(clf, unbag.Bags(rows.X, rows.bag_ids, clf.priors_))
     assert str(found.evaluation) == str(direct)
-    assert found.report == folder.relative_to(folder) / "model" / "evaluation-report.html"
-    assert (folder / "model" / "evaluation-report.json").is_file()
+    assert found.report is None
 
 
 def test_evaluating_leaves_the_results_of_training_alone(folder):
     before = content(folder / "model")
     evaluate_files("model", "other.parquet")
+    assert content(folder / "model") == before
+    evaluate_files("model", "other.parquet", report="model/other.html")
     after = content(folder / "model")
+    assert after.keys() - before.keys() == {"other.html", "other.json"}
     assert {name: after[name] for name in before} == before
 
 

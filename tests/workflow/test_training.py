@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import torch
-from errors_page import content
-from small_files import BAGS, QUICK, SHARES, draw, train
 
 import unbag
+from commands import content
+from small_files import BAGS, QUICK, SHARES, draw, train
 from unbag.exceptions import InvalidInputError
 from unbag.io import read_rows
 from unbag.training import engine
@@ -106,9 +106,8 @@ def test_options_of_training_reach_the_classifier(folder):
     made = fit_files(
         "rows.parquet",
         output="new",
-        **OPTIONS,
-        method="u-flood",
-        flood_level=0.1,
+        **{**OPTIONS, "method": "u-flood"},
+        method_settings={"flood_level": 0.1},
         test_prior={"no": 0.9, "yes": 0.1},
         columns=["age", "city"],
         early_stopping=True,
@@ -119,6 +118,7 @@ def test_options_of_training_reach_the_classifier(folder):
         title="Mine",
     )
     clf = made.classifier
+    assert clf.flood_level == 0.1
     np.testing.assert_allclose(clf.test_prior_, [0.1, 0.9])
     assert clf.best_epoch_ is not None
     assert clf.calibration_ is not None
@@ -185,8 +185,6 @@ BAD_SETTINGS = {
     "depth": 0,
     "width": 0,
     "dropout": 1.0,
-    "alpha": 1.5,
-    "ascent_scale": -1.0,
     "model": "cnn",
     "precision": "half",
     "batching": "sorted",
@@ -348,9 +346,12 @@ def test_an_error_keeps_what_a_stopped_run_left(folder, stop):
 def test_a_stopped_run_does_not_allow_another_to_replace_a_model(folder):
     train(folder, "new")
     before = content(folder / "new")
-    with pytest.raises(InvalidInputError, match="new, which holds a model; replace it with --over"):
+    with pytest.raises(
+        InvalidInputError,
+        match="new, which holds a model; choose another",
+    ):
         fit_files("rows.parquet", output="new", **OPTIONS)
-    (folder / ".new.work").mkdir()
+    (folder / ".new.work").mkdir(mode=0o700)
     (folder / ".new.work" / "config.toml").write_text("seed = 7\n")
     with pytest.raises(InvalidInputError, match="holds a model"):
         fit_files("rows.parquet", output="new", **OPTIONS)
@@ -380,7 +381,7 @@ def test_tuning(folder):
     assert [trial["number"] for trial in listed] == [0, 1]
     assert not (folder / ".new.work").exists()
     loaded = unbag.load_model("new")
-    assert loaded.method == made.tuning.best_params.get("method", "auto")
+    assert loaded.method == made.tuning.best_params.get("method", "prop")
     assert listed[0]["params"] == {}
     assert "trials = 2" in (folder / "new" / "config.toml").read_text()
 

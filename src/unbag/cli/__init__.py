@@ -3,6 +3,7 @@
 import typer
 
 from unbag.cli import bench, datasets, demo, training, using
+from unbag.cli.options import TrainingCommand
 
 __all__ = ["app"]
 
@@ -12,16 +13,13 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",  # so that lines of a paragraph run on
 )
-for _command in (
-    demo.demo,
-    using.inspect,
-    training.fit,
-    training.tune,
-    using.evaluate,
-    using.predict,
-    using.export,
-):
-    app.command()(_command)
+app.command()(demo.demo)
+app.command()(using.inspect)
+app.command(cls=TrainingCommand)(training.fit)
+app.command(cls=TrainingCommand)(training.tune)
+app.command()(using.evaluate)
+app.command()(using.predict)
+app.command()(using.export)
 app.command(
     hidden=True,
     add_help_option=False,

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import tomllib
 import unicodedata
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +15,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from unbag.exceptions import UnbagError, UnbagWarning
-from unbag.validation import invalid
+from unbag.validation import invalid, shorten
 
 __all__ = [
     "GOES_ON",
     "exit_on_error",
     "for_workflow",
     "is_terminal",
+    "parse_settings",
     "parse_shares",
     "print_error",
     "print_json",
@@ -29,7 +31,7 @@ __all__ = [
 ]
 
 INTERRUPTED = 130
-GOES_ON = "Stopped. What is done is kept; the same command goes on from there."
+GOES_ON = "Stopped. What is done is kept: give the same command again to go on from there."
 _SHOWN_NOTES = 20  # a wide table may have thousands
 _SHARE = re.compile(r"\s*(.+?)\s*=\s*([^=,\s]+)\s*(?:,|$)")  # a name may have commas
 
@@ -104,9 +106,38 @@ def for_workflow(options: Mapping[str, Any]) -> dict[str, Any]:
     made["verbose"] = is_terminal() and not options["as_json"]
     for name in {"leave_out", "key"} & made.keys():
         made[name] = made[name] or ()
+    if "method_settings" in made:  # pairs, as a list is what typer hands on
+        made["method_settings"] = dict(made["method_settings"] or ())
     for name in {"prior", "test_prior"} & made.keys():
         made[name] = parse_shares(name, made[name])
     return made
+
+
+def parse_settings(given: Sequence[str]) -> dict[str, Any]:
+    """Read settings of a method, such as ``rounds=2``; a value is one of TOML, or else text.
+
+    Examples
+    --------
+    >>> parse_settings(["rounds=2", "mixup=false", "start=prop"])
+    {'rounds': 2, 'mixup': False, 'start': 'prop'}
+    """
+    settings: dict[str, Any] = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        name = name.strip()
+        if not sign or not name.isidentifier() or name in settings:
+            allowed = "NAME=VALUE, each name once, such as --set rounds=2 --set mixup=false"
+            raise invalid("set", allowed, shorten(given))
+        settings[name] = _toml_value(value.strip())
+    return settings
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        content = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return content["value"] if len(content) == 1 else text
 
 
 @contextmanager
@@ -122,6 +153,9 @@ def exit_on_error(stopped: str = "Stopped.") -> Iterator[None]:
         raise typer.Exit(1) from None
     except UnicodeEncodeError as error:  # bytes of the command line that are no text
         print_error(f"Names must be text in UTF-8, got {error.object!r}; rename the file.")
+        raise typer.Exit(1) from None
+    except MemoryError as error:
+        print_error(str(error) or "There is too little memory; close other programs.")
         raise typer.Exit(1) from None
     except OSError as error:
         print_error(f"{error.filename}: {error.strerror}" if error.filename else error)

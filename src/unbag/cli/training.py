@@ -8,10 +8,18 @@ import typer
 from unbag.cli import options as given
 from unbag.cli.common import GOES_ON, exit_on_error, for_workflow, print_json, print_notes, say
 from unbag.workflow import TrainedModel, fit_files, tune_files
+from unbag.workflow.judging import REPORT
 
 __all__ = ["fit", "tune"]
 
 _Output = Annotated[Path, typer.Option(help="Folder of the model to make.")]
+_Method = Annotated[
+    str,
+    typer.Option(
+        help="auto, crossfit, consistency, matched-likelihood, bag-likelihood, u-prr, u-stop, "
+        "u-flood, u-correct, unbiased, prop-cr, prop or biased."
+    ),
+]
 _TestPrior = Annotated[
     str | None,
     typer.Option(
@@ -22,7 +30,7 @@ _Model = Annotated[str, typer.Option(help="Network: linear, mlp or resnet20.")]
 _Depth = Annotated[int, typer.Option(help="Layers of the mlp.")]
 _Width = Annotated[int, typer.Option(help="Units of its hidden layers.")]
 _Epochs = Annotated[int | None, typer.Option(help="Passes over the rows.", show_default="by rows")]
-_BatchSize = Annotated[int | None, typer.Option(help="Rows of a step.", show_default="by rows")]
+_BatchSize = Annotated[int | None, typer.Option(help="Rows per step.", show_default="by rows")]
 _Precision = Annotated[str, typer.Option(help="float32, tf32, bf16 or float64.")]
 _EvaluationShare = Annotated[
     float, typer.Option(help="Share of the rows kept apart to judge the model.")
@@ -37,23 +45,9 @@ def fit(
     columns: given.Columns = None,
     leave_out: given.LeaveOut = None,
     images: given.Images = None,
-    method: Annotated[
-        str,
-        typer.Option(
-            help="auto, crossfit, consistency, matched-likelihood, bag-likelihood, u-prr, u-stop, "
-            "u-flood, u-correct, unbiased, prop-cr, prop or biased."
-        ),
-    ] = "auto",
+    method: _Method = "auto",
+    method_settings: given.MethodSettings = None,
     test_prior: _TestPrior = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="Of u-prr, weight of the risk.", show_default="0.7")
-    ] = None,
-    ascent_scale: Annotated[
-        float | None, typer.Option(help="Of u-prr, strength of the ascent.", show_default="5")
-    ] = None,
-    flood_level: Annotated[
-        float | None, typer.Option(help="Of u-flood.", show_default="0.05")
-    ] = None,
     model: _Model = "mlp",
     depth: _Depth = 3,
     width: _Width = 300,
@@ -80,7 +74,7 @@ def fit(
         bool | None,
         typer.Option(
             help="Correct probabilities by the validation rows.",
-            show_default="where these are 50 a class",
+            show_default="where there are 50 per class",
         ),
     ] = None,
     sampling: given.Sampling = "iid",
@@ -123,6 +117,8 @@ def tune(
         ),
     ] = None,
     at_once: Annotated[int, typer.Option(min=1, help="Models trained as one stack.")] = 8,
+    method: _Method = "auto",
+    method_settings: given.MethodSettings = None,
     test_prior: _TestPrior = None,
     model: _Model = "mlp",
     depth: _Depth = 3,
@@ -153,23 +149,26 @@ def tune(
         _show(tune_files(**for_workflow(locals())), as_json)
 
 
-def _show(made: TrainedModel, as_json: bool) -> None:
+def _show(trained: TrainedModel, as_json: bool) -> None:
     if as_json:
-        print_json(made.to_dict())
+        print_json(trained.to_dict())
         return
-    print_notes(made.notes, made.warnings)
-    say(f"{made.inspection}\n")
-    if made.tuning is not None:
-        shown = ", ".join(f"{k} {_short(v)}" for k, v in made.tuning.best_params.items())
-        count = len(made.tuning.trials)
+    print_notes(trained.notes, trained.warnings)
+    say(f"{trained.inspection}\n")
+    if trained.tuning is not None:
+        params = trained.tuning.best_params.items()
+        settings = ", ".join(f"{name} {_short(value)}" for name, value in params)
+        count = len(trained.tuning.trials)
         trials = "1 trial" if count == 1 else f"{count} trials"
-        say(f"best of {trials}: {shown or 'the settings as they were given'}")
-    clf = made.classifier
-    say(f"trained {clf.method_} for {clf.n_iter_} epochs: {clf.stop_reason_}")
-    if made.evaluation is not None:
-        say(str(made.evaluation))
-    say(f"\nmodel   {made.folder}")
-    say(f"report  {made.folder / 'report.html'}")
+        say(f"Best of {trials}: {settings or 'the settings as they were given'}.")
+    clf = trained.classifier
+    epochs = "1 epoch" if clf.n_iter_ == 1 else f"{clf.n_iter_} epochs"
+    say(f"Trained with {clf.method_} for {epochs}.")
+    say(f"Why training stopped: {clf.stop_reason_}.")
+    if trained.evaluation is not None:
+        say(f"\n{trained.evaluation}")
+    say(f"\nModel:  {trained.folder}")
+    say(f"Report: {trained.folder / REPORT}")
 
 
 def _short(value: Any) -> str:

@@ -9,7 +9,7 @@ from unbag.cli import options as given
 from unbag.cli.common import GOES_ON, exit_on_error, for_workflow, print_json, print_notes, say
 from unbag.estimator import export_onnx, load_model
 from unbag.workflow import evaluate_files, inspect_files, predict_files
-from unbag.workflow.outputs import check_free
+from unbag.workflow.outputs import check_free, hidden_folder, hold
 
 __all__ = ["evaluate", "export", "inspect", "predict"]
 
@@ -53,7 +53,7 @@ def evaluate(
     images: given.Images = None,
     report: Annotated[
         Path | None,
-        typer.Option(help="Page to write.", show_default="evaluation-report.html in MODEL"),
+        typer.Option(help="Page to write, such as evaluation.html.", show_default="none"),
     ] = None,
     sampling: given.Sampling = "iid",
     level: given.Level = 0.95,
@@ -63,9 +63,9 @@ def evaluate(
     as_json: given.AsJson = False,
     config: given.Config = None,
 ) -> None:
-    """Evaluate a model without labels, on rows it was not trained on, and write a report.
+    """Evaluate a model without labels, on rows it was not trained on.
 
-    Example: unbag evaluate model other-rows.parquet
+    Example: unbag evaluate model other-rows.parquet --report evaluation.html
     """
     with exit_on_error():
         found = evaluate_files(**for_workflow(locals()))
@@ -73,7 +73,9 @@ def evaluate(
             print_json(found.to_dict())
             return
         print_notes(found.notes, found.warnings)
-        say(f"{found.evaluation}\n\nreport  {found.report}")
+        say(str(found.evaluation))
+        if found.report is not None:
+            say(f"\nReport: {found.report}")
 
 
 def predict(
@@ -110,10 +112,10 @@ def predict(
             print_json(made.to_dict())
             return
         before = f", {made.rows_before:,} of them by an earlier run" if made.rows_before else ""
-        say(f"{made.rows:,} rows predicted{before}")
+        say(f"Predicted {made.rows:,} rows{before}. Rows predicted as each class:")
         for name, share in made.shares.items():
             say(f"  {name:<20} {share:7.2%}")
-        say(f"output  {made.output}")
+        say(f"Output: {made.output}")
 
 
 def export(
@@ -125,14 +127,15 @@ def export(
 ) -> None:
     """Write a model as ONNX, checked against the original.
 
-    Its input are encoded rows; how columns are encoded stands in the metadata of the file.
+    The input is the encoded rows; the metadata of the file describe how columns are encoded.
 
     Example: unbag export model --output model.onnx
     """
     with exit_on_error():
-        check_free("output", output, overwrite=overwrite)
-        made = export_onnx(load_model(model), output)
+        with hold(hidden_folder(output), output):
+            check_free("output", output, overwrite=overwrite)
+            made = export_onnx(load_model(model), output)
         if as_json:
             print_json({"output": str(made)})
         else:
-            say(f"output  {made}")
+            say(f"Output: {made}")

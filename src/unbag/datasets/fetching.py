@@ -16,9 +16,9 @@ import numpy as np
 
 from unbag.datasets.folder import data_folder
 from unbag.datasets.loading import usps_table
-from unbag.datasets.progress import DownloadProgress
 from unbag.datasets.sources import SOURCES, Source
 from unbag.exceptions import DownloadError, InvalidInputError
+from unbag.progress import DownloadProgress
 from unbag.validation import check_choice, import_optional, invalid
 
 __all__ = ["fetch"]

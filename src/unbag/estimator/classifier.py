@@ -22,9 +22,9 @@ from unbag.models import ModuleFactory
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.validation import as_generator, invalid, shorten
 
-__all__ = ["ClassifierJob", "UnbagClassifier"]
+__all__ = ["SETTINGS_OF_METHODS", "ClassifierJob", "UnbagClassifier"]
 
-_SETTINGS_OF_METHODS = ("alpha", "ascent_scale", "flood_level")  # parameters in unbag 0.1
+SETTINGS_OF_METHODS = ("alpha", "ascent_scale", "flood_level")  # parameters in unbag 0.1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -202,7 +202,7 @@ class UnbagClassifier(Predicting):
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``method__x`` sets x of the method, by name or as an object."""
         settings = {name: params.pop(name) for name in list(params) if name.startswith("method__")}
-        _refuse({name: params[name] for name in params if name in _SETTINGS_OF_METHODS})
+        _refuse({name: params[name] for name in params if name in SETTINGS_OF_METHODS})
         super().set_params(**params)
         if settings:
             own = {name.removeprefix("method__"): value for name, value in settings.items()}
@@ -398,7 +398,7 @@ class UnbagClassifier(Predicting):
 def _refuse(unknown: dict[str, Any]) -> None:
     """Refuse parameters that do not exist, naming the new place of those that did."""
     for name, value in unknown.items():
-        if name in _SETTINGS_OF_METHODS:
+        if name in SETTINGS_OF_METHODS:
             kind = "UFlood" if name == "flood_level" else "UPRR"
             message = (
                 f"{name} is a setting of the method: give method=unbag.methods.{kind}({name}="

@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -19,10 +20,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from unbag.estimator.classifier import UnbagClassifier
-from unbag.estimator.folder import sync
-from unbag.estimator.plain import ids_to_json
+from unbag.estimator.description import Ids
 from unbag.estimator.saving import unbag_version
 from unbag.exceptions import UnbagError
+from unbag.files import new_file
 from unbag.models import MLP, ResNet20
 from unbag.validation import import_optional, invalid
 
@@ -77,25 +78,19 @@ def export_onnx(clf: UnbagClassifier, path: str | os.PathLike[str]) -> Path:
 
     model = _model(plain)
     onnx.helper.set_model_props(model, _metadata(clf))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(model.SerializeToString())
-        onnx.checker.check_model(str(temporary))
-        _check(onnxruntime, temporary, rows, expected)
-        sync(temporary)
-        temporary.replace(path)
+        with new_file(path) as temporary:
+            temporary.write_bytes(model.SerializeToString())
+            onnx.checker.check_model(str(temporary))
+            _check(onnxruntime, temporary, rows, expected)
     except OSError as error:
         raise invalid("path", "one that can be written", f"{str(path)!r} ({error})") from None
-    finally:
-        if temporary.exists():
-            temporary.unlink()
     return path
 
 
 def _metadata(clf: UnbagClassifier) -> dict[str, str]:
     values: dict[str, Any] = {
-        "classes": ids_to_json(clf.classes_),
+        "classes": msgspec.to_builtins(Ids.of(clf.classes_)),
         "test_prior": clf.test_prior_.tolist(),
     }
     encoding = getattr(clf, "encoding_", None)

@@ -5,43 +5,45 @@ refused, JSON has a largest size, and the sizes of tensors are known before any 
 """
 
 import contextlib
+import errno
 import hashlib
-import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, TypeVar
 
+import msgspec
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from unbag.estimator.description import FORMAT, Format
 from unbag.exceptions import ModelFolderError
-from unbag.files import sync
+from unbag.files import new_folder, read_regular, settle_folder, was_interrupted, write_whole
+from unbag.schema import SchemaError, decode
 from unbag.validation import shorten
 
 __all__ = [
     "DESCRIPTION",
     "ENCODING",
-    "FORMAT",
     "WEIGHTS",
     "TensorFile",
     "digest",
+    "holds_model",
     "model_folder",
     "read_json",
     "refusal",
     "staged",
-    "sync",
     "write_json",
 ]
 
-FORMAT = "unbag-model"
 DESCRIPTION, WEIGHTS, ENCODING = "model.json", "model.safetensors", "encoding.json"
-_OWN = (DESCRIPTION, WEIGHTS, ENCODING)
+_NAMES = (DESCRIPTION, WEIGHTS, ENCODING)
 _MAX_JSON = 1 << 25  # bytes; Python's objects are ten times as large
 _MAX_NESTED = 1 << 20  # lists and objects in a file of JSON
 _MAX_HEADER = 1 << 22  # bytes of names and shapes before the first tensor
+_MAX_TENSORS = 10_000
 _DTYPES = {
     "BOOL": torch.bool,
     "U8": torch.uint8,
@@ -55,6 +57,7 @@ _DTYPES = {
     "F32": torch.float32,
     "F64": torch.float64,
 }
+_T = TypeVar("_T")
 
 
 def refusal(path: Path, reason: str, remedy: str = "") -> ModelFolderError:
@@ -66,64 +69,49 @@ def refusal(path: Path, reason: str, remedy: str = "") -> ModelFolderError:
 def model_folder(path: str | os.PathLike[str]) -> Path:
     """Check that a path is a folder that may hold a saved model."""
     folder = Path(path)
-    if folder.is_dir():
-        return folder
-    if _before(folder).is_dir():
-        remedy = f"a save was interrupted: rename {_before(folder)} to get the model before it."
-        raise refusal(folder, "there is no such folder", remedy)
-    got = "it is a file" if folder.exists() else "there is no such folder"
-    raise refusal(folder, got, "give a folder that `unbag fit` or clf.save wrote.")
+    if not folder.is_dir():
+        got = "it is a file" if folder.exists() else "there is no such folder"
+        raise refusal(folder, got, "give a folder that `unbag fit` or clf.save wrote.")
+    if not (folder / DESCRIPTION).exists() and was_interrupted(folder):
+        raise refusal(folder, "a save to it was interrupted", "save the model again.")
+    return folder
 
 
 def _check_file(path: Path) -> int:
     """Size of a regular file; anything else is refused, links too."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError as error:
         reason = "it is missing" if isinstance(error, FileNotFoundError) else str(error)
         raise refusal(path, reason, "save the model again.") from None
-    if not stat.S_ISREG(found.st_mode):
-        kind = "a link" if stat.S_ISLNK(found.st_mode) else "not a file"
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a link" if stat.S_ISLNK(status.st_mode) else "not a file"
         raise refusal(path, f"it is {kind}", "the files of a model lie in its folder.")
-    return found.st_size
+    return status.st_size
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
-
-
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        raise ValueError("a name occurs twice in one object")
-    return values
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file of bounded size, refusing what only Python takes for JSON."""
-    size = _check_file(path)
-    if size > _MAX_JSON:
-        raise refusal(path, f"it has {size:,} bytes, and {_MAX_JSON:,} are allowed")
-    with path.open("rb") as file:
-        data = file.read(_MAX_JSON)
+def read_json(path: Path, kind: type[_T]) -> _T:
+    """Read a JSON file of bounded size and given form."""
+    _check_file(path)
+    try:
+        data = read_regular(path, _MAX_JSON)
+    except OSError as error:
+        raise refusal(path, str(error)) from None
     if data.count(b"[") + data.count(b"{") > _MAX_NESTED:
         raise refusal(path, f"it has more than {_MAX_NESTED:,} lists and objects")
     try:
-        return json.loads(data.decode(), parse_constant=_no_constant, object_pairs_hook=_no_repeats)
-    except RecursionError:
-        raise refusal(path, "its lists and objects are nested too deeply") from None
-    except ValueError as error:  # of JSON, and of bytes that are no text
-        raise refusal(path, f"it is no valid JSON ({error})", "save the model again.") from None
+        return decode(data, kind)
+    except SchemaError as error:
+        raise refusal(path, str(error), "save the model again.") from None
 
 
 def write_json(path: Path, values: Any) -> None:
-    """Write a JSON file, checked to be one that :func:`read_json` takes, and sync it."""
-    data = json.dumps(values, allow_nan=False, indent=1).encode()
+    """Write a JSON file of a size that :func:`read_json` takes."""
+    data = msgspec.json.format(msgspec.json.encode(values), indent=1)
     if len(data) > _MAX_JSON:
         got = f"it would have {len(data):,} bytes, and {_MAX_JSON:,} are allowed"
         raise refusal(path, got, "use fewer bags, or shorter ids.")
-    path.write_bytes(data)
-    sync(path)
+    write_whole(path, data)
 
 
 def digest(path: Path) -> str:
@@ -162,7 +150,10 @@ class TensorFile:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.dtypes: dict[str, torch.dtype] = {}
         with self._opened() as file:
-            for name in file.keys():  # noqa: SIM118
+            names = list(file.keys())
+            if len(names) > _MAX_TENSORS:
+                raise self.refusal(f"it has {len(names):,} tensors, and {_MAX_TENSORS:,} are read")
+            for name in names:
                 part = file.get_slice(name)
                 if part.get_dtype() not in _DTYPES:
                     raise self.refusal(f"{name!r} is of the unknown type {part.get_dtype()!r}")
@@ -178,17 +169,22 @@ class TensorFile:
         try:
             with safe_open(self.path, framework="pt", device="cpu") as file:
                 yield file
-        except (SafetensorError, OSError) as error:
-            raise self.refusal(f"it cannot be read ({error})") from None
+        except (SafetensorError, OSError, RuntimeError) as error:
+            text = str(error)
+            if getattr(error, "errno", 0) == errno.ENOMEM or "allocate memory" in text:
+                raise MemoryError(f"There is too little memory to read {self.path}.") from None
+            if isinstance(error, RuntimeError):
+                raise
+            raise self.refusal(f"it cannot be read ({text})") from None
 
     def difference(
         self, expected: dict[str, tuple[tuple[int, ...], torch.dtype]], prefix: str = ""
     ) -> str:
         """Say which tensor is missing, too many or of another shape or type; empty where none."""
-        found = {name for name in self.shapes if name.startswith(prefix)}
-        if missing := expected.keys() - found:
+        names = {name for name in self.shapes if name.startswith(prefix)}
+        if missing := expected.keys() - names:
             return f"it lacks {shorten(sorted(missing))}"
-        if extra := found - expected.keys():
+        if extra := names - expected.keys():
             return f"it has {shorten(sorted(extra))}, of which this model has nothing"
         for name, (shape, dtype) in expected.items():
             got_shape, got_dtype = self.shapes[name], self.dtypes[name]
@@ -206,40 +202,23 @@ class TensorFile:
 # -------------------------------------------------------------------------------------- writing
 
 
-def _before(target: Path) -> Path:
-    """Where the model that is being replaced lies for a moment."""
-    return target.with_name(f".{target.name}.before")
-
-
 @contextlib.contextmanager
-def staged(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a new folder to write to, which takes the place of ``path`` where nothing failed.
+def staged(path: str | os.PathLike[str], others: Collection[str] = ()) -> Iterator[Path]:
+    """Give a new folder to write a model to; its files appear in ``path`` when nothing failed.
 
-    What may be there: nothing, an empty folder, or a saved model. Of a saved model, the own files
-    are replaced and all others are kept. Everything else is refused before anything is written.
+    What may be there: nothing, an empty folder, or a saved model. Of a saved model, its files and
+    the ``others`` named are replaced or removed, and the rest is kept. Everything else is refused
+    before anything is written.
     """
     target = Path(path).resolve()
-    temporary, before = target.with_name(f".{target.name}.saving"), _before(target)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _settle(target)
-        _check_replaceable(target)
-        _delete_own(temporary)  # of a save that was killed
-        temporary.mkdir()
-        yield temporary
-        sync(temporary)
         if target.is_dir():
-            target.rename(before)
-        temporary.rename(target)
-        _settle(target)
-        sync(target.parent)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            _delete_own(temporary)
-            _settle(target)
-        if isinstance(error, OSError):
-            raise refusal(target, f"it cannot be written ({error})") from None
-        raise
+            settle_folder(target, DESCRIPTION)
+        _check_replaceable(target)
+        with new_folder(target, (*_NAMES, *others), DESCRIPTION) as folder:
+            yield folder
+    except OSError as error:
+        raise refusal(target, f"it cannot be written ({error.strerror or error})") from None
 
 
 def _check_replaceable(target: Path) -> None:
@@ -248,38 +227,13 @@ def _check_replaceable(target: Path) -> None:
     remedy = "nothing was written; give another path, or move what is there."
     if not target.is_dir():
         raise refusal(target, "it is a file", remedy)
-    try:
-        values = read_json(target / DESCRIPTION)
-    except ModelFolderError:
-        values = None
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
+    if not holds_model(target):
         raise refusal(target, "it is a folder that holds no model of unbag", remedy)
 
 
-def _settle(target: Path) -> None:
-    """Finish a replacement: keep what is not the model's from the folder before, delete the rest.
-
-    It does nothing where none is going on, and may be called again after it was killed.
-    """
-    before = _before(target)
-    if not before.is_dir():
-        return
-    if not target.exists():
-        before.rename(target)
-        return
-    for entry in before.iterdir():
-        if entry.name not in _OWN and not os.path.lexists(target / entry.name):
-            entry.rename(target / entry.name)
-    _delete_own(before)
-    if before.is_dir():
-        raise refusal(before, "a save left files there that are also in the model", "move them.")
-
-
-def _delete_own(folder: Path) -> None:
-    """Delete a folder with the files of a model; a file that is not one of them stays."""
-    if not folder.is_dir():
-        return
-    for name in _OWN:
-        (folder / name).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        folder.rmdir()
+def holds_model(folder: Path) -> bool:
+    """Whether a folder says that it holds a model of unbag, whole or not."""
+    try:
+        return read_json(folder / DESCRIPTION, Format).format == FORMAT
+    except ModelFolderError:
+        return False

@@ -13,37 +13,42 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from unbag.estimator.classifier import UnbagClassifier
-from unbag.estimator.folder import (
-    DESCRIPTION,
-    ENCODING,
+from unbag.estimator.description import (
     FORMAT,
-    WEIGHTS,
-    digest,
-    staged,
-    sync,
-    write_json,
-)
-from unbag.estimator.loading import (
     FORMAT_VERSION,
     NO_SETTINGS,
     NOT_PLAIN,
-    Arrays,
-    load_model,
-    logits_of,
-    network_tensors,
+    Description,
+    Ids,
+    Linear,
+    Mlp,
+    Module,
+    ResNet,
+    plain_setting,
 )
-from unbag.estimator.plain import ids_to_json, plain_setting
+from unbag.estimator.folder import (
+    DESCRIPTION,
+    ENCODING,
+    WEIGHTS,
+    digest,
+    refusal,
+    staged,
+    write_json,
+)
+from unbag.estimator.loading import Arrays, load_model, logits_of, network_tensors
 from unbag.exceptions import ModelFolderError, NotSavedWarning
+from unbag.files import write_tensors
+from unbag.methods import Method
 from unbag.models import MLP, ResNet20
+from unbag.plain import to_plain
 from unbag.priors import ClassPriors, check_test_prior
+from unbag.schema import SchemaError
 from unbag.validation import invalid, shorten
 
-__all__ = ["save_model", "unbag_version"]
+__all__ = ["save_model", "unbag_version", "write_model"]
 
 
 def unbag_version() -> str:
@@ -56,77 +61,81 @@ def unbag_version() -> str:
 
 def save_model(clf: UnbagClassifier, path: str | os.PathLike[str]) -> Path:
     """Write a fitted classifier to a folder; see :meth:`UnbagClassifier.save`."""
-    arrays, description = _arrays(clf), _description(clf)
-    encoding = getattr(clf, "encoding_", None)
     with staged(path) as folder:
-        try:
-            save_file(arrays, folder / WEIGHTS, {"format": "pt"})
-        except SafetensorError as error:  # such as a full disk
-            raise OSError(str(error)) from None
-        # safetensors makes a file for the owner alone; it should be like the others.
-        (folder / WEIGHTS).chmod(folder.stat().st_mode & 0o666)
-        sync(folder / WEIGHTS)
-        names = [WEIGHTS]
-        if encoding is not None:
-            write_json(folder / ENCODING, encoding.to_dict())
-            names.append(ENCODING)
-        description["files"] = {name: digest(folder / name) for name in names}
-        write_json(folder / DESCRIPTION, description)
-        own = description["network"]["kind"] == "module"
-        try:  # what could not be read again is not called saved
-            load_model(folder, clf.module_ if own else None)
-        except ModelFolderError as error:
-            raise ModelFolderError(f"This classifier cannot be saved: {error}") from error
-    if description["not_saved"]:
-        message = (
-            f"{shorten(description['not_saved'])} of this classifier cannot be saved; predictions "
-            "do not need it, but set it again before another fit of the loaded model."
-        )
-        warnings.warn(message, NotSavedWarning, stacklevel=3)
+        write_model(clf, folder, stacklevel=4)  # whoever called clf.save
     return Path(path)
 
 
-def _description(clf: UnbagClassifier) -> dict[str, Any]:
+def write_model(clf: UnbagClassifier, folder: Path, *, stacklevel: int = 2) -> None:
+    """Write the files of a model to a new folder, and check that it can be loaded again."""
+    description = _description(clf)
+    try:
+        write_tensors(folder / WEIGHTS, _arrays(clf), {"format": "pt"})
+    except OSError as error:
+        raise refusal(folder / WEIGHTS, f"it cannot be written ({error})") from None
+    encoding = getattr(clf, "encoding_", None)
+    if encoding is not None:
+        write_json(folder / ENCODING, encoding.to_dict())
+    description.files = {path.name: digest(path) for path in sorted(folder.iterdir())}
+    write_json(folder / DESCRIPTION, description)
+    is_module = isinstance(description.network, Module)
+    try:  # what could not be read again is not called saved
+        load_model(folder, clf.module_ if is_module else None)
+    except ModelFolderError as error:
+        raise ModelFolderError(f"This classifier cannot be saved: {error}") from error
+    if description.not_saved:
+        message = (
+            f"{shorten(description.not_saved)} of this classifier cannot be saved; predictions "
+            "do not need it, but set it again before another fit of the loaded model."
+        )
+        warnings.warn(message, NotSavedWarning, stacklevel=stacklevel)
+
+
+def _description(clf: UnbagClassifier) -> Description:
     settings, not_saved = _settings(clf)
     table = clf.priors_
     given: Any = None
     if clf.priors is not None:
         full = ClassPriors.of(clf.priors)
-        given = "used" if _same(full, table) else ids_to_json(full.bag_ids)
+        given = "used" if _same(full, table) else Ids.of(full.bag_ids)
     names = getattr(clf, "feature_names_in_", None)
     prior = clf.test_prior
     if prior is not None:
         matched = check_test_prior(prior, clf.classes_)
         prior = matched if hasattr(prior, "keys") else np.asarray(prior, dtype=np.float64)
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "versions": {
+    return Description(
+        format=FORMAT,
+        format_version=FORMAT_VERSION,
+        versions={
             "unbag": unbag_version(),
-            "torch": torch.__version__,
+            "torch": str(torch.__version__),
             "numpy": np.__version__,
             "python": platform.python_version(),
         },
-        "files": {},
-        "settings": settings,
-        "not_saved": not_saved,
-        "classes": ids_to_json(clf.classes_),
-        "bags": ids_to_json(table.bag_ids),
-        "given_bags": given,
-        "given_test_prior": None if prior is None else prior.tolist(),
-        "test_prior": clf.test_prior_.tolist(),
-        "output_prior": clf.output_prior_.tolist(),
-        "row_shape": [int(size) for size in clf.row_shape_],
-        "bytes": bool(clf.bytes_),
-        "feature_names": None if names is None else [str(name) for name in names],
-        "scaler_rows": None if clf.scaler_ is None else int(np.max(clf.scaler_.n_samples_seen_)),
-        "calibrated": clf.calibration_ is not None,
-        "network": _network(clf.module_),
-        "n_iter": int(clf.n_iter_),
-        "best_epoch": None if clf.best_epoch_ is None else int(clf.best_epoch_),
-        "stop_reason": str(clf.stop_reason_),
-        "method": clf.method_,
-    }
+        files={},
+        settings=settings,
+        not_saved=not_saved,
+        classes=Ids.of(clf.classes_),
+        bags=Ids.of(table.bag_ids),
+        given_bags=given,
+        given_test_prior=None if prior is None else prior.tolist(),
+        test_prior=clf.test_prior_.tolist(),
+        output_prior=clf.output_prior_.tolist(),
+        row_shape=tuple(int(size) for size in clf.row_shape_),
+        bytes=bool(clf.bytes_),
+        feature_names=None if names is None else [str(name) for name in names],
+        scaler_rows=None if clf.scaler_ is None else int(np.max(clf.scaler_.n_samples_seen_)),
+        calibrated=clf.calibration_ is not None,
+        network=_network(clf.module_),
+        n_iter=int(clf.n_iter_),
+        best_epoch=None if clf.best_epoch_ is None else int(clf.best_epoch_),
+        stop_reason=str(clf.stop_reason_),
+        method=clf.method_,
+        method_settings=to_plain(clf.settings_),
+        given_method_settings=(
+            to_plain(clf.method.settings) if isinstance(clf.method, Method) else None
+        ),
+    )
 
 
 def _same(one: ClassPriors, other: ClassPriors) -> bool:
@@ -134,42 +143,42 @@ def _same(one: ClassPriors, other: ClassPriors) -> bool:
     return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
 
 
-def _settings(clf: UnbagClassifier) -> tuple[dict[str, Any], list[str]]:
+def _settings(clf: UnbagClassifier) -> tuple[dict[str, Any], list[Any]]:
     """Turn constructor arguments into plain values; name those that have none."""
     settings: dict[str, Any] = {}
     not_saved = []
     for name in UnbagClassifier._get_param_names():
-        value = getattr(clf, name)
         if name in NO_SETTINGS:
             continue
+        value = getattr(clf, name)
+        if isinstance(value, Method):
+            value = value.name
         try:
             settings[name] = plain_setting(name, value)
-        except TypeError:
+        except SchemaError:
             if name not in NOT_PLAIN:
                 raise invalid(name, "a plain value to be saved", repr(value)) from None
             settings[name] = None
             # A module of the user's own is given to load_model, and so is there again.
-            if name != "model" or _network(clf.module_)["kind"] != "module":
+            if name != "model" or not isinstance(_network(clf.module_), Module):
                 not_saved.append(name)
     return settings, not_saved
 
 
-def _network(module: nn.Module) -> dict[str, Any]:
+def _network(module: nn.Module) -> Linear | Mlp | ResNet | Module:
     if type(module) is MLP:
         linears, _ = module.blocks()
         if len(linears) == 1:
-            return {"kind": "linear"}
-        width = linears[0].out_features
-        dropout = float(module.dropout)
-        return {"kind": "mlp", "depth": len(linears), "width": width, "dropout": dropout}
+            return Linear()
+        return Mlp(len(linears), linears[0].out_features, float(module.dropout))
     if type(module) is ResNet20:
-        return {"kind": "resnet20"}
+        return ResNet()
     state = module.state_dict()
     odd = [name for name, value in state.items() if not isinstance(value, Tensor)]
     if odd:
         got = f"{shorten(odd)} that is none"
         raise invalid("model", "a module whose state is tensors to be saved", got)
-    return {"kind": "module", "class": type(module).__qualname__}
+    return Module(type(module).__qualname__)
 
 
 def _arrays(clf: UnbagClassifier) -> Arrays:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from unbag.exceptions import InvalidInputError
+from unbag.files import leftovers, write_tensors
 from unbag.validation import invalid
 
 __all__ = ["Checkpoint"]
@@ -48,13 +48,13 @@ class Checkpoint:
             "fingerprint": self.fingerprint,
             "progress": json.dumps(progress),
         }
-        temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
-        save_file(
-            {k: v.detach().cpu().contiguous() for k, v in tensors.items()}, temporary, metadata
-        )
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(self.path)
+        state = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+        try:
+            write_tensors(self.path, state, metadata)
+        except OSError as error:
+            got = f"{str(self.path.parent)!r} ({error})"
+            remedy = "free some space, or choose another folder."
+            raise invalid("checkpoint", "a folder that can be written", got, remedy) from None
 
     def delete(self) -> None:
         """Delete the state, if there is one."""
@@ -62,7 +62,7 @@ class Checkpoint:
 
     def load(self, device: torch.device) -> tuple[dict[str, Tensor], dict[str, int]] | None:
         """Read the state, or None where there is none yet."""
-        for leftover in self.path.parent.glob(f"{self.path.stem}.*.tmp"):  # of a killed run
+        for leftover in leftovers(self.path):  # of a killed run
             leftover.unlink(missing_ok=True)
         if not self.path.exists():
             return None

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unbag.progress import TrainingProgress
 from unbag.training.batches import BATCHINGS
 from unbag.training.checkpoint import Checkpoint
 from unbag.training.losses import (
@@ -23,7 +24,6 @@ from unbag.training.losses import (
     objective_kind,
 )
 from unbag.training.networks import stack_modules
-from unbag.training.progress import TrainingProgress
 from unbag.training.pseudo_labels import PseudoLabelLoss
 from unbag.training.randomness import seed_keys
 from unbag.training.recording import compiled, record

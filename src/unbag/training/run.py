@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from unbag.fingerprint import fingerprint
+from unbag.progress import TrainingProgress
 from unbag.training.checkpoint import Checkpoint
 from unbag.training.engine import PRECISIONS, Stack
 from unbag.training.networks import is_batched
-from unbag.training.progress import TrainingProgress
 from unbag.training.replica import Fit, Replica
 from unbag.validation import check_choice, check_number, invalid
 

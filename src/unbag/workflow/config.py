@@ -9,19 +9,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
+from unbag.files import read_regular
+from unbag.schema import SchemaError, convert
 from unbag.validation import invalid, shorten
 
-__all__ = ["CONFIG", "load_toml", "read_config", "to_toml"]
+__all__ = ["CONFIG", "MAX_BYTES", "METHOD_SETTINGS", "load_toml", "read_config", "to_toml"]
 
 CONFIG = "config.toml"  # in a model folder
-_MAX_BYTES = 1 << 20
-# Types of options, with those that TOML may give for them, and their names in messages.
-_KINDS: dict[Any, tuple[tuple[type, ...], str]] = {
-    bool: ((bool,), "true or false"),
-    int: ((int,), "a whole number"),
-    float: ((int, float), "a number"),
-    str: ((str,), "text in quotes"),
-    Path: ((str,), "text in quotes"),
+MAX_BYTES = 1 << 20
+SET = "set"  # the settings of the method, in files and on the command line
+METHOD_SETTINGS = "method_settings"  # the same in Python
+_OF_METHODS = ("alpha", "ascent_scale", "flood_level")  # options of their own in older files
+_WORDS: dict[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text in quotes",
+    Path: "text in quotes",
 }
 
 
@@ -30,10 +34,11 @@ def to_toml(options: Mapping[str, Any]) -> str:
 
     Examples
     --------
-    >>> print(to_toml({"bag": "district", "epochs": None, "columns": ["age"], "seed": 0}), end="")
+    >>> given = {"bag": "district", "epochs": None, "columns": ["age"], "set": {"rounds": 2}}
+    >>> print(to_toml(given), end="")
     bag = "district"
     columns = ["age"]
-    seed = 0
+    set = {"rounds" = 2}
     """
     lines = [f"{key} = {_value(value)}\n" for key, value in options.items() if value is not None]
     return "".join(lines)
@@ -42,6 +47,8 @@ def to_toml(options: Mapping[str, Any]) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_value(k)} = {_value(v)}" for k, v in value.items()) + "}"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and not math.isfinite(value):
@@ -54,19 +61,29 @@ def _value(value: Any) -> str:
     return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def load_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a TOML file of bounded size."""
+def load_toml(path: str | os.PathLike[str], *, trusted: bool = True) -> dict[str, Any]:
+    """Read a TOML file of bounded size; one that is not trusted must be no link and no pipe."""
     file = Path(path)
+    name = f"config file {file}"
     try:
-        with file.open("rb") as opened:
-            content = opened.read(_MAX_BYTES + 1)
-        if len(content) > _MAX_BYTES:
-            raise invalid(f"config file {file}", "a file of at most 1 MB", "a larger one")
+        if trusted:
+            with file.open("rb") as opened:
+                content = opened.read(MAX_BYTES + 1)
+        else:
+            content = read_regular(file, MAX_BYTES)
+        if len(content) > MAX_BYTES:
+            raise invalid(name, "a file of at most 1 MB", "a larger one")
         return tomllib.loads(content.decode("utf-8"))
     except OSError as error:
-        raise invalid(f"config file {file}", "a readable file", error.strerror or error) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise invalid(f"config file {file}", "TOML", f"an error ({error})") from None
+        raise invalid(name, "a readable file", error.strerror or error) from None
+    except RecursionError:
+        raise invalid(name, "TOML", "lists nested too deeply") from None
+    except ValueError as error:  # of TOML, of UTF-8, and of numbers of thousands of digits
+        if isinstance(error, tomllib.TOMLDecodeError | UnicodeDecodeError):
+            raise invalid(name, "TOML", f"an error ({error})") from None
+        if "digits" in str(error):
+            raise invalid(name, "TOML", "a number of too many digits") from None
+        raise
 
 
 def read_config(
@@ -75,7 +92,8 @@ def read_config(
     """Read the options of a command.
 
     They stand at the top of the file or, if the file serves several commands, in a table of the
-    command's name. Dashes in names are read as underscores.
+    command's name. Dashes in names are read as underscores. Settings of the method are in the
+    table ``set``.
 
     Parameters
     ----------
@@ -86,35 +104,50 @@ def read_config(
         The options that the command has, and the type of each, such as ``int | None``.
     """
     name = f"config file {path}"
-    found = load_toml(path)
-    tables = [key for key, value in found.items() if isinstance(value, dict)]
+    content = load_toml(path)
+    tables = [key for key, value in content.items() if isinstance(value, dict) and key != SET]
     if tables:
         allowed = f"plain options, or tables with one called [{command}]"
-        if len(tables) < len(found):
+        if len(tables) < len(content):
             raise invalid(name, allowed, f"both options and the tables {shorten(tables)}")
         if command not in tables:
             raise invalid(name, allowed, f"the tables {shorten(tables)}")
-        found = found[command]
-    options = {key.replace("-", "_"): value for key, value in found.items()}
+        content = content[command]
+    options = {key.replace("-", "_"): value for key, value in content.items()}
+    if METHOD_SETTINGS in known:
+        _gather_settings(options, name)
     unknown = [key for key in options if key not in known]
     if unknown:
-        remedy = f"it has {shorten(sorted(known), limit=60)}."
+        names = sorted(SET if key == METHOD_SETTINGS else key for key in known)
+        remedy = f"it has {shorten(names, limit=60)}."
         allowed = f"those of `unbag {command}`"
         raise invalid(f"options in {name}", allowed, f"unknown {shorten(unknown)}", remedy)
     for key, value in options.items():
-        allowed = _wanted(known[key], value)
-        if allowed:
-            raise invalid(f"{key} in {name}", allowed, repr(value)[:80])
+        if key != METHOD_SETTINGS:
+            _check_kind(f"{key} in {name}", value, known[key])
     return options
 
 
-def _wanted(kind: Any, value: Any) -> str:
-    """Say what an option of this type may be, where the value is not; empty where it is."""
+def _gather_settings(options: dict[str, Any], name: str) -> None:
+    """Put the settings of the method in one place, from wherever they stand."""
+    given = options.pop(SET, {})
+    if not isinstance(given, dict):
+        raise invalid(f"{SET} in {name}", "a table such as {rounds = 2}", repr(given)[:80])
+    moved = {key: options.pop(key) for key in _OF_METHODS if key in options}
+    for key, value in moved.items():
+        _check_kind(f"{key} in {name}", value, float)
+    if settings := moved | given:
+        options[METHOD_SETTINGS] = settings
+
+
+def _check_kind(name: str, value: Any, kind: Any) -> None:
     if isinstance(kind, types.UnionType):  # with None, for which TOML has no word
         kind = next(part for part in get_args(kind) if part is not types.NoneType)
-    if get_origin(kind) is list:
-        (item,) = get_args(kind)
-        fits = isinstance(value, list) and not any(_wanted(item, one) for one in value)
-        return "" if fits else f"a list of {_KINDS[item][1]}"
-    allowed, words = _KINDS[kind]
-    return "" if type(value) in allowed else words
+    is_list = get_origin(kind) is list
+    item = get_args(kind)[0] if is_list else kind
+    plain = str if item is Path else item
+    try:
+        convert(value, list[plain] if is_list else plain)  # type: ignore[valid-type]
+    except SchemaError:
+        allowed = f"a list of {_WORDS[item]}" if is_list else _WORDS[item]
+        raise invalid(name, allowed, repr(value)[:80]) from None

@@ -3,6 +3,8 @@
 import json
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from unbag.priors import ClassPriors
 from unbag.report import build_report, render_html
 from unbag.validation import invalid, shorten
 from unbag.workflow.config import CONFIG, load_toml
-from unbag.workflow.outputs import check_free
+from unbag.workflow.outputs import check_free, hidden_folder, hold
 from unbag.workflow.reading import (
     Inputs,
     inspect_rows,
@@ -30,7 +32,6 @@ from unbag.workflow.reading import (
 from unbag.workflow.settings import check_intervals
 
 __all__ = [
-    "EVALUATED",
     "EVALUATION",
     "INSPECTION",
     "REPORT",
@@ -40,11 +41,11 @@ __all__ = [
     "evaluate_files",
     "evaluate_watched",
     "judge",
+    "pages",
     "write_report",
 ]
 
 REPORT, INSPECTION, EVALUATION = "report.html", "inspection.json", "evaluation.json"
-EVALUATED = "evaluation-report.html"
 _SHOWN_FEATURES = 500
 _SHOWN_NOTES = 100
 
@@ -56,14 +57,14 @@ class EvaluatedModel:
     Attributes
     ----------
     evaluation : Evaluation
-    report : Path
-        The page; a JSON file of the same name has its content.
+    report : Path or None
+        The page, where one was asked for; a JSON file of the same name has its content.
     warnings, notes : tuples of str
         What speaks against trusting the numbers; what else a user should know.
     """
 
     evaluation: Evaluation
-    report: Path
+    report: Path | None
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -71,7 +72,7 @@ class EvaluatedModel:
         """Plain values, fit for JSON."""
         return {
             "evaluation": self.evaluation.to_dict(),
-            "report": str(self.report),
+            "report": None if self.report is None else str(self.report),
             "warnings": list(self.warnings),
             "notes": list(self.notes),
         }
@@ -92,7 +93,7 @@ def evaluate_files(
     overwrite: bool = False,
     verbose: bool = False,
 ) -> EvaluatedModel:
-    """Evaluate a saved model without labels on other rows of bags, and write a report.
+    """Evaluate a saved model without labels on other rows of bags, and write a report if asked.
 
     Parameters
     ----------
@@ -107,8 +108,8 @@ def evaluate_files(
     images : path, optional
         Folder of the images that the table in ``rows`` names.
     report : path, optional
-        The page to write; by default ``evaluation-report.html`` in the model folder. A JSON
-        file beside it has the same content.
+        The page to write, such as ``evaluation.html``; by default none. A JSON file beside it has
+        the same content.
     sampling, level
         As in :func:`unbag.evaluate_predictions`.
     title : str, optional
@@ -122,30 +123,41 @@ def evaluate_files(
     -------
     EvaluatedModel
     """
+    check_intervals(sampling, level)
     clf = load_for_files(model, device)
-    page = Path(model, EVALUATED) if report is None else Path(report)
+    with _held(None if report is None else Path(report), overwrite) as page:
+        bag = bag_column(model) if bag is None else bag
+        notes: tuple[str, ...] = ()
+        table = clf.priors_ if clf.priors is None else ClassPriors.of(clf.priors)
+        if priors is not None:
+            given, notes = read_table_of_priors(priors, bag)
+            table = _in_order_of(clf, given)
+            clf.priors = table
+        options: dict[str, Any] = {"images": images, "encoding": clf.encoding_, "verbose": verbose}
+        inputs = read_inputs(rows, bag, table, **options)
+        inspection = inspect_rows(inputs, 0, sampling=sampling, level=level)
+        judgement = judge(
+            clf, inputs, inspection, inputs.bags(), title=title, sampling=sampling, level=level
+        )
+        if judgement.evaluation is None:  # the reason stands last
+            raise InvalidInputError(judgement.warnings[-1])
+        if page is not None:
+            write_report(judgement.report, page)
+    return EvaluatedModel(judgement.evaluation, page, judgement.warnings, (*notes, *inputs.notes))
+
+
+@contextmanager
+def _held(page: Path | None, overwrite: bool) -> Iterator[Path | None]:
+    """Check where a report goes, and keep other runs from writing it."""
+    if page is None:
+        yield None
+        return
     if page.suffix.lower() not in (".html", ".htm"):
         raise invalid("report", "a file name that ends in .html", page)
-    for path in (page, page.with_suffix(".json")):
-        check_free("report", path, overwrite=overwrite)
-    check_intervals(sampling, level)
-    bag = bag_column(model) if bag is None else bag
-    notes: tuple[str, ...] = ()
-    table = clf.priors_ if clf.priors is None else ClassPriors.of(clf.priors)
-    if priors is not None:
-        given, notes = read_table_of_priors(priors, bag)
-        table = _in_order_of(clf, given)
-        clf.priors = table
-    inputs = read_inputs(rows, bag, table, images=images, encoding=clf.encoding_, verbose=verbose)
-    inspection = inspect_rows(inputs, 0, sampling=sampling, level=level)
-    judgement = judge(
-        clf, inputs, inspection, inputs.bags(), title=title, sampling=sampling, level=level
-    )
-    if judgement.evaluation is None:  # the reason stands last
-        raise InvalidInputError(judgement.warnings[-1])
-    write_report(judgement.report, page)
-    notes += inputs.notes
-    return EvaluatedModel(judgement.evaluation, page, judgement.warnings, notes)
+    with hold(hidden_folder(page), page):
+        for path in (page, page.with_suffix(".json")):
+            check_free("report", path, overwrite=overwrite)
+        yield page
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,6 +278,11 @@ def _first(notes: tuple[str, ...]) -> list[str]:
     return [*notes[:_SHOWN_NOTES], *([f"And {more:,} more."] if more > 0 else [])]
 
 
+def pages(page: str) -> tuple[str, str]:
+    """Name the files of a report: the page, and its content as JSON."""
+    return page, Path(page).with_suffix(".json").name
+
+
 def write_report(content: dict[str, Any], page: Path) -> None:
     """Write a report as HTML, and its content as JSON beside it."""
     write_whole(page, render_html(content))
@@ -275,7 +292,7 @@ def write_report(content: dict[str, Any], page: Path) -> None:
 def bag_column(model: str | os.PathLike[str]) -> str | None:
     """Name the column of bag ids that a model was trained with, where its folder says so."""
     try:
-        found = load_toml(Path(model, CONFIG)).get("bag")
+        found = load_toml(Path(model, CONFIG), trusted=False).get("bag")
     except InvalidInputError:
         return None
     return found if isinstance(found, str) else None

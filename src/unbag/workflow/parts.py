@@ -1,41 +1,58 @@
 """Predictions that are written in parts, so that a run which was stopped can go on."""
 
-import json
-import shutil
+import hashlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from unbag.files import remove_folder, sync, write_whole
+from unbag.files import discard, new_file, read_regular, remove_folder, sync, write_whole
+from unbag.schema import SchemaError, decode
+from unbag.workflow.outputs import discarded, hidden_folder
 
 __all__ = ["CLASS", "Parts", "parts_folder"]
 
 CLASS = "class"  # the column of predicted classes
 _STATE = "state.json"
+_MAX_STATE = 1 << 26  # bytes
+
+
+class _Part(msgspec.Struct):
+    counts: list[int]  # rows of every class
+    digest: str
+
+
+class _State(msgspec.Struct):
+    """What is done, as it is kept in a file."""
+
+    fingerprint: str
+    parts: list[_Part]
+    whole: str | None = None  # digest of all parts joined, once they are
 
 
 def parts_folder(target: Path) -> Path:
     """Where the parts of a file lie until it is made."""
-    return target.resolve().parent / f".{target.name}.parts"
+    return hidden_folder(target, "parts")
 
 
 class Parts:
     """Predictions that are done: each part in a file of its own, and all so far in one.
 
     The file of all is what the target will be; after a stop it is written anew from the parts,
-    because it cannot be continued.
+    because it cannot be continued. Parts of other predictions are removed, and so are damaged
+    ones, with a warning.
 
     Parameters
     ----------
     target : Path
         The file to make; its :func:`parts_folder` must be there, held by this run.
     fingerprint : str
-        What the predictions depend on; parts of anything else are thrown away.
+        What the predictions depend on.
     n_classes : int
     part_rows : int
         Rows after which what is done is kept.
@@ -51,15 +68,15 @@ class Parts:
         self.target = target
         self._folder = parts_folder(target)
         self._whole = self._folder / f"whole{target.suffix.lower()}"
-        self._fingerprint = fingerprint
         self._part_rows = part_rows
-        self._done, self._joined = self._read()  # rows of every class in each part
+        self._n_classes = n_classes
+        self._state = self._read(fingerprint)
         self._batches: list[pa.RecordBatch] = []
         self._writer: Any = None  # of the file of all
         self._written = 0  # parts in it
-        self.counts = np.zeros(n_classes, dtype=np.int64) + np.sum(
-            self._done or [[0]], axis=0, dtype=np.int64
-        )
+        self.counts = np.zeros(n_classes, dtype=np.int64)
+        for part in self._state.parts:
+            self.counts += part.counts
         self._kept = self.counts.copy()
 
     @property
@@ -79,15 +96,15 @@ class Parts:
         """Give the file of all its name and remove the parts."""
         if self._batches:
             self._keep()
-        if not self._joined:
+        if self._state.whole is None:
             self._join()
             self.close()
             sync(self._whole)
-            self._joined = True
+            self._state.whole = _digest(self._whole)
             self._write_state()
         if self._whole.exists():  # else an earlier run was stopped after this
             self._whole.replace(self.target)
-            sync(self.target.resolve().parent)
+            sync(self.target.parent)
         remove_folder(self._folder, last=_STATE)
 
     def close(self) -> None:
@@ -96,27 +113,28 @@ class Parts:
             self._writer.close()
             self._writer = None
 
+    def discard(self) -> None:
+        """Remove all that was kept."""
+        for path in self._folder.iterdir():
+            discard(path)
+
     def _keep(self) -> None:
         """Write what was added to a part of its own."""
-        if not self._done:  # what is there is of another run
-            for path in self._folder.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-        path = self._part(len(self._done))
-        partial = path.with_suffix(".partial")
+        path = self._part(len(self._state.parts))
         schema = self._batches[0].schema
-        with pa.OSFile(str(partial), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-            for batch in self._batches:
-                writer.write_batch(batch)
-        sync(partial)
-        partial.replace(path)
-        self._done.append((self.counts - self._kept).tolist())
+        with new_file(path) as temporary:
+            with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+                for batch in self._batches:
+                    writer.write_batch(batch)
+            digest = str(_digest(temporary))
+        self._state.parts.append(_Part((self.counts - self._kept).tolist(), digest))
         self._kept = self.counts.copy()
         self._batches = []
         self._write_state()
 
     def _join(self) -> None:
         """Write the parts to the file of all that are not in it yet."""
-        while self._written < len(self._done):
+        while self._written < len(self._state.parts):
             with pa.memory_map(str(self._part(self._written))) as file:
                 rows = _decoded(pa.ipc.open_file(file).read_all())
             if self._writer is None:
@@ -135,23 +153,44 @@ class Parts:
         return self._folder / f"{number:06d}.arrow"
 
     def _write_state(self) -> None:
-        state = {"fingerprint": self._fingerprint, "parts": self._done, "joined": self._joined}
-        write_whole(self._folder / _STATE, json.dumps(state))
+        write_whole(self._folder / _STATE, msgspec.json.encode(self._state))
 
-    def _read(self) -> tuple[list[list[int]], bool]:
-        """Rows of every class in the parts that an earlier run left; whether it joined them."""
+    def _read(self, fingerprint: str) -> _State:
+        """Verify what an earlier run left, and remove all else."""
+        state, keep = _State(fingerprint, []), set[Path]()
         try:
-            state = json.loads((self._folder / _STATE).read_text(encoding="utf-8"))
-            parts: list[list[int]] = state["parts"]
-            joined = bool(state["joined"])
-            same = state["fingerprint"] == self._fingerprint
-        except (OSError, ValueError, KeyError, TypeError):
-            return [], False
-        if joined:  # parts may be removed already, and the whole may have its name
-            there = self._whole.exists() or self.target.exists()
-        else:
-            there = all(self._part(number).exists() for number in range(len(parts)))
-        return (parts, joined) if same and there else ([], False)
+            left = decode(read_regular(self._folder / _STATE, _MAX_STATE), _State)
+        except FileNotFoundError:
+            left = None
+        except (OSError, SchemaError):
+            left = None
+            discarded(f"What is kept for {self.target}", "was damaged")
+        if left is not None and left.fingerprint == fingerprint:
+            files = {self._part(i): part.digest for i, part in enumerate(left.parts)}
+            if left.whole is not None:  # parts may be removed, and the whole may have its name
+                there = self._whole if self._whole.exists() else self.target
+                files = {there: left.whole}
+            if self._is_sound(left) and all(_digest(p) == digest for p, digest in files.items()):
+                state, keep = left, {self._folder / _STATE, *files}
+            else:
+                discarded(f"What is kept for {self.target}", "was damaged")
+        for path in self._folder.iterdir():
+            if path not in keep:
+                discard(path)
+        return state
+
+    def _is_sound(self, state: _State) -> bool:
+        return all(
+            len(part.counts) == self._n_classes and min(part.counts) >= 0 for part in state.parts
+        )
+
+
+def _digest(path: Path) -> str | None:
+    """SHA-256 of a regular file; None where there is none."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _decoded(rows: pa.Table) -> pa.Table:

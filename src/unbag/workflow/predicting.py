@@ -18,12 +18,13 @@ import torch
 from numpy.typing import NDArray
 
 from unbag.estimator import UnbagClassifier
+from unbag.files import is_real_folder
 from unbag.io import TableEncoding, TableFiles, read_rows
 from unbag.io.tables import batch_rows_of
+from unbag.progress import RowProgress
 from unbag.validation import check_choice, invalid, shorten
 from unbag.workflow.outputs import check_free, check_not_input, hold
 from unbag.workflow.parts import CLASS, Parts, parts_folder
-from unbag.workflow.progress import RowProgress
 from unbag.workflow.reading import load_for_files, paths_of, shares_by_class
 
 __all__ = ["PredictedFile", "predict_files"]
@@ -84,7 +85,7 @@ def predict_files(
         Files like those of training; the column of bag ids is not needed.
     output : path
         A ``.parquet`` or ``.csv`` file, with the columns of ``key``, ``class``, and one of
-        probabilities a class, ``p_`` and its name.
+        probabilities per class, ``p_`` and its name.
     key : sequence of str
         Columns of the input that name a row; by default ``row``, its number from 0.
     prior : dict, optional
@@ -105,7 +106,7 @@ def predict_files(
     """
     target = Path(output)
     check_choice("output", target.suffix.lower(), _SUFFIXES)
-    check_free("output", target, overwrite=overwrite or parts_folder(target).is_dir())
+    check_free("output", target, overwrite=overwrite or is_real_folder(parts_folder(target)))
     clf = load_for_files(model, device)
     with hold(parts_folder(target), target):
         source = _source(clf, rows, list(key), images, verbose)
@@ -116,7 +117,12 @@ def predict_files(
         check_free("output", target, overwrite=overwrite or parts.rows > 0)
         check_not_input(target, source.files)
         before = parts.rows
-        _write(clf, source, prior, parts, probabilities=probabilities, verbose=verbose)
+        try:
+            _write(clf, source, prior, parts, probabilities=probabilities, verbose=verbose)
+        except Exception:
+            if not before:  # an error of a new run leaves nothing
+                parts.discard()
+            raise
     shares = (parts.counts / max(1, parts.rows)).tolist()
     return PredictedFile(
         target, parts.rows, before, dict(zip(map(str, clf.classes_), shares, strict=True))
@@ -255,7 +261,9 @@ def _source(
     encoding = clf.encoding_
     is_npz = paths[0].suffix.lower() == ".npz"
     if isinstance(encoding, TableEncoding) and not is_npz and images is None:
-        table = TableFiles(paths, text=encoding.text_columns, ids=key)
+        # A key that is also a feature is read as in training.
+        ids = [name for name in key if name not in encoding.columns]
+        table = TableFiles(paths, text=encoding.text_columns, ids=ids)
         table.check_columns("key", key)
         encoding.check_schema(table.schema)
         return _TableSource(table, encoding, key)

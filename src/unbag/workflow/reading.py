@@ -14,9 +14,9 @@ from unbag.estimator import UnbagClassifier, load_model
 from unbag.inspection import Inspection, inspect
 from unbag.io import InputRows, TableFiles, match_bags, read_priors, read_rows
 from unbag.priors import ClassPriors
+from unbag.progress import RowProgress
 from unbag.training import resolve_device
 from unbag.validation import invalid, shorten
-from unbag.workflow.progress import RowProgress
 
 __all__ = [
     "Inputs",

@@ -1,4 +1,4 @@
-"""Checks of settings before any file is read, which may take long."""
+"""Settings of the classifier from options, checked before any file is read, which may take long."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,12 +9,32 @@ from torch import nn
 from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier
 from unbag.evaluation.variances import SAMPLINGS
-from unbag.methods import rehearse
+from unbag.methods import get_method, rehearse
 from unbag.training import resolve_device
 from unbag.training.engine import PRECISIONS
 from unbag.validation import check_choice, check_number, invalid
+from unbag.workflow.config import METHOD_SETTINGS
 
-__all__ = ["check_intervals", "check_settings", "check_shares"]
+__all__ = ["check_intervals", "check_settings", "check_shares", "make_classifier"]
+
+_LARGEST_SEED = 2**32 - 1  # that Optuna takes
+
+
+def make_classifier(options: Mapping[str, Any]) -> UnbagClassifier:
+    """Make the classifier of these options.
+
+    This is the one place that knows how a method and its settings become a classifier.
+
+    Parameters
+    ----------
+    options : dict
+        Constructor arguments of the classifier, and in ``method_settings`` those of the method.
+    """
+    arguments = dict(options)
+    settings = arguments.pop(METHOD_SETTINGS, None) or {}
+    if settings:
+        arguments["method"] = get_method(arguments.get("method", "auto"), **settings)
+    return UnbagClassifier(**arguments)
 
 
 def check_intervals(sampling: str, level: float) -> None:
@@ -32,11 +52,11 @@ def check_shares(evaluation: float, validation: float, *, low_open: bool) -> Non
         raise invalid("evaluation_share", "below 1 together with validation_share", got)
 
 
-def check_settings(settings: Mapping[str, Any], seed: int) -> None:
+def check_settings(options: Mapping[str, Any], seed: int) -> None:
     """Check settings of the classifier, as far as they do not depend on rows and priors."""
-    check_number("seed", seed, low=0, integer=True)
-    check_number("n_iter_no_change", settings.get("n_iter_no_change", 1), low=1, integer=True)
-    clf = UnbagClassifier(**settings)
+    check_number("seed", seed, low=0, high=_LARGEST_SEED, integer=True)
+    check_number("n_iter_no_change", options.get("n_iter_no_change", 1), low=1, integer=True)
+    clf = make_classifier(options)
     resolve_device(clf.device)
     check_choice("precision", clf.precision, PRECISIONS)
     _rehearse(clf)

@@ -5,38 +5,52 @@ import json
 import os
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier
+from unbag.estimator.folder import staged
+from unbag.estimator.saving import write_model
 from unbag.evaluation import Evaluation
-from unbag.files import write_whole
+from unbag.files import discard, write_whole
 from unbag.inspection import Inspection
 from unbag.io import TableEncoding
+from unbag.priors import risk_weights
 from unbag.selection import TuningResult, tune
 from unbag.selection.tuning import SCORERS
 from unbag.validation import check_choice, check_number, import_optional, invalid
-from unbag.workflow.config import CONFIG, to_toml
+from unbag.workflow.config import CONFIG, METHOD_SETTINGS, SET, to_toml
 from unbag.workflow.judging import (
-    EVALUATED,
     EVALUATION,
     INSPECTION,
     REPORT,
     Judgement,
     evaluate_watched,
     judge,
+    pages,
     write_report,
 )
+from unbag.workflow.outputs import discarded
 from unbag.workflow.reading import Inputs, inspect_rows, paths_of, read_inputs, shares_by_class
-from unbag.workflow.settings import check_intervals, check_settings, check_shares
+from unbag.workflow.settings import check_intervals, check_settings, check_shares, make_classifier
 from unbag.workflow.work import work_folder
 
 __all__ = ["TrainedModel", "fit_files", "tune_files"]
 
 _TRIALS = "tuning.json"
-_CALIBRATION_ROWS = 50  # a class, below which calibration is left out unless it is asked for
+# What may lie in a model folder beside the model; a new model takes all of it away.
+_RESULTS = (
+    CONFIG,
+    INSPECTION,
+    EVALUATION,
+    _TRIALS,
+    *pages(REPORT),
+    *pages("evaluation-report.html"),
+)
+_CALIBRATION_ROWS = 50  # per class, below which calibration is left out unless it is asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +117,7 @@ def fit_files(
     seed: int = 0,
     overwrite: bool = False,
     verbose: bool = False,
-    **settings: Any,
+    **options: Any,
 ) -> TrainedModel:
     """Train a classifier from files and write a model folder with its evaluation and report.
 
@@ -118,7 +132,7 @@ def fit_files(
     bag : str
         Column of bag ids.
     priors : path
-        Parquet or CSV file of class shares or counts, one row a bag or in long form.
+        Parquet or CSV file of class shares or counts, one row per bag or in long form.
     output : path
         Folder of the model.
     columns, leave_out : sequences of str
@@ -132,7 +146,7 @@ def fit_files(
         and ``calibrate`` use them too. 0 for none.
     calibrate : bool, optional
         Correct probabilities by the validation rows, without labels; by default where these are
-        at least 50 a class.
+        at least 50 per class.
     sampling, level
         Of the evaluation, as in :func:`unbag.evaluate_predictions`.
     title : str, optional
@@ -143,8 +157,9 @@ def fit_files(
         Replace a model that is there.
     verbose : bool, default=False
         Show progress.
-    **settings
-        Of :class:`UnbagClassifier`, such as ``method``, ``epochs`` and ``device``.
+    **options
+        Parameters of :class:`UnbagClassifier`, such as ``method``, ``epochs`` and ``device``, and
+        ``method_settings``, a dict of the settings of the method.
 
     Returns
     -------
@@ -153,11 +168,11 @@ def fit_files(
     config = to_toml(_named(locals()))
     check_intervals(sampling, level)
     check_shares(evaluation_share, validation_share, low_open=False)
-    check_settings(settings, seed)
-    if not validation_share and (calibrate or settings.get("early_stopping")):
+    check_settings(options, seed)
+    if not validation_share and (calibrate or options.get("early_stopping")):
         given = "calibrate" if calibrate else "early_stopping"
         raise invalid("validation_share", f"above 0 with {given}", 0)
-    clf = UnbagClassifier(**settings, random_state=seed, verbose=verbose)
+    clf = make_classifier({**options, "random_state": seed, "verbose": verbose})
     intervals: dict[str, Any] = {"sampling": sampling, "level": level}
     with work_folder(Path(output), config, overwrite=overwrite) as work:
         inputs = read_inputs(
@@ -165,6 +180,8 @@ def fit_files(
         )
         inspection = inspect_rows(inputs, seed, **intervals)
         train, validation, untouched = _split(inputs, evaluation_share, validation_share, seed)
+        if validation is not None:  # its error cannot be estimated where this fails
+            risk_weights(validation.priors, validation.pooled_prior, warn=False)
         clf.checkpoint = work / "training"
         _adapt(clf, inputs)
         clf.fit_bags(train, held_out=validation)
@@ -202,7 +219,7 @@ def tune_files(
     seed: int = 0,
     overwrite: bool = False,
     verbose: bool = False,
-    **settings: Any,
+    **options: Any,
 ) -> TrainedModel:
     """Search for a method and its hyperparameters without labels, and write the best model.
 
@@ -214,7 +231,7 @@ def tune_files(
     config = to_toml(_named(locals()))
     check_intervals(sampling, level)
     check_shares(evaluation_share, validation_share, low_open=True)
-    check_settings(settings, seed)
+    check_settings(options, seed)
     optuna = import_optional("optuna", "tune")
     check_choice("scoring", scoring, SCORERS)
     check_number("trials", trials, low=1, integer=True)
@@ -225,7 +242,7 @@ def tune_files(
             rows, bag, priors, columns, leave_out, images, cache=work / "rows", verbose=verbose
         )
         inspection = inspect_rows(inputs, seed, **intervals)
-        clf = UnbagClassifier(priors=inputs.bags().priors, **settings)
+        clf = make_classifier({**options, "priors": inputs.bags().priors})
         _adapt(clf, inputs)
         result = tune(
             inputs.rows.X,
@@ -250,8 +267,21 @@ def tune_files(
 
 def _storage(optuna: Any, file: Path) -> Any:
     """Keep trials in a SQLite file of any name: an address could not hold signs such as ? and %."""
+    if os.path.lexists(file) and not _is_database(file):
+        discard(file)
+        discarded(f"The file of trials {file}", "was damaged")
     connect = functools.partial(sqlite3.connect, file, check_same_thread=False)
     return optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect})
+
+
+def _is_database(file: Path) -> bool:
+    if file.is_symlink():
+        return False
+    try:
+        with closing(sqlite3.connect(file)) as connection:
+            return bool(connection.execute("PRAGMA quick_check").fetchone() == ("ok",))
+    except sqlite3.Error:
+        return False
 
 
 def _finish(
@@ -263,31 +293,34 @@ def _finish(
     judgement: Judgement,
     tuning: TuningResult | None = None,
 ) -> TrainedModel:
-    """Write the model and all that belongs to it."""
-    folder = clf.save(output)
-    for name in (_TRIALS, EVALUATED, Path(EVALUATED).with_suffix(".json").name):
-        (folder / name).unlink(missing_ok=True)  # of a model that was replaced
-    write_whole(folder / CONFIG, config)
+    """Write the model and all that belongs to it: everything appears at once, or nothing."""
     evaluation = judgement.evaluation
-    found = None if evaluation is None else evaluation.to_dict()
-    for name, content in ((INSPECTION, inspection.to_dict()), (EVALUATION, found)):
-        write_whole(folder / name, json.dumps(content, indent=1) + "\n")
-    if tuning is not None:
-        write_whole(folder / _TRIALS, json.dumps(tuning.trials, indent=1) + "\n")
-    write_report(judgement.report, folder / REPORT)
+    results: dict[str, Any] = {
+        INSPECTION: inspection.to_dict(),
+        EVALUATION: None if evaluation is None else evaluation.to_dict(),
+    }
+    if tuning is not None:  # trials of a run that was killed never ended
+        results[_TRIALS] = [trial for trial in tuning.trials if trial["state"] != "RUNNING"]
+    with staged(output, _RESULTS) as folder:
+        write_model(clf, folder)
+        write_whole(folder / CONFIG, config)
+        for name, content in results.items():
+            write_whole(folder / name, json.dumps(content, indent=1) + "\n")
+        write_report(judgement.report, folder / REPORT)
     return TrainedModel(
-        folder, clf, inspection, evaluation, judgement.warnings, inputs.notes, tuning=tuning
+        output, clf, inspection, evaluation, judgement.warnings, inputs.notes, tuning=tuning
     )
 
 
 def _named(given: Mapping[str, Any]) -> dict[str, Any]:
     """Options as they were resolved, to be kept with the result."""
     # The address of a storage may hold a password, and does not change the result.
-    unnamed = ("settings", "overwrite", "verbose", "storage")
-    options = {k: v for k, v in given.items() if k not in unnamed}
+    unnamed = ("options", "overwrite", "verbose", "storage")
+    options: dict[str, Any] = {k: v for k, v in given.items() if k not in unnamed}
+    options |= given["options"]
     options["rows"] = [str(path) for path in paths_of(options["rows"])]
     options["leave_out"] = list(options["leave_out"])
-    options |= given["settings"]
+    options[SET] = options.pop(METHOD_SETTINGS, None) or None
     if isinstance(options.get("test_prior"), Mapping):
         shares = options["test_prior"].items()
         options["test_prior"] = ",".join(f"{name}={share!r}" for name, share in shares)

@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from unbag.files import remove_folder, write_whole
+from unbag.estimator.folder import DESCRIPTION
+from unbag.files import read_regular, remove_folder, settle_folder, write_whole
 from unbag.validation import invalid
-from unbag.workflow.config import CONFIG
-from unbag.workflow.outputs import hold
+from unbag.workflow.config import CONFIG, MAX_BYTES
+from unbag.workflow.outputs import hidden_folder, hold
 
 __all__ = ["work_folder"]
-
-_MODEL = "model.json"
 
 
 @contextmanager
@@ -30,11 +29,13 @@ def work_folder(output: Path, config: str, *, overwrite: bool) -> Iterator[Path]
     overwrite : bool
         Whether a finished model may be replaced.
     """
-    folder = output.resolve().parent / f".{output.resolve().name}.work"
+    folder = hidden_folder(output.resolve())
     with ExitStack() as held:
         try:
             held.enter_context(hold(folder, output))
             left = _text(folder / CONFIG)  # of a run that was stopped
+            if left is not None and output.is_dir():
+                settle_folder(output.resolve(), DESCRIPTION)
             _check_free(output, overwrite=overwrite or left == config)
             write_whole(folder / CONFIG, config)
         except OSError as error:
@@ -50,16 +51,16 @@ def work_folder(output: Path, config: str, *, overwrite: bool) -> Iterator[Path]
 
 
 def _check_free(output: Path, *, overwrite: bool) -> None:
-    if (output / _MODEL).exists():
+    if (output / DESCRIPTION).exists():
         if not overwrite:
-            remedy = "replace it with --overwrite (overwrite=True), or name another folder."
-            raise invalid("output", "a free path", f"{output}, which holds a model", remedy)
+            remedy = "choose another path, or replace it with --overwrite (overwrite=True)."
+            raise invalid("output", "a path that is free", f"{output}, which holds a model", remedy)
     elif output.exists():
         if not output.is_dir():
             raise invalid("output", "a folder to make", f"{output}, which is a file")
         if any(output.iterdir()):
             got = f"{output}, a folder with other files"
-            raise invalid("output", "a free path", got, "name a new folder.")
+            raise invalid("output", "a path that is free", got, "name a new folder.")
 
 
 def _remove(folder: Path) -> None:
@@ -68,4 +69,7 @@ def _remove(folder: Path) -> None:
 
 
 def _text(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8") if path.is_file() else None
+    try:
+        return read_regular(path, MAX_BYTES).decode()
+    except (OSError, UnicodeDecodeError):
+        return None

@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 import warnings
+from pathlib import Path
 from typing import get_type_hints
 
 import numpy as np
@@ -13,12 +14,12 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import typer
-from errors_page import content, run
-from small_files import QUICK
 
 import unbag
+from commands import content, run
+from small_files import QUICK
 from unbag.cli import app, common, training, using
-from unbag.cli.common import parse_shares
+from unbag.cli.common import parse_settings, parse_shares
 from unbag.exceptions import ConditioningWarning, InvalidInputError
 from unbag.workflow import fit_files
 
@@ -55,9 +56,9 @@ def no_constant(name):
 def test_fit_shows_what_it_made(folder):
     result = done(f"fit {GIVEN} {SMALL} --output new")
     assert "verdict: " in result.stdout
-    assert "trained crossfit for 2 epochs" in result.stdout
+    assert "Trained with prop for 2 epochs.\nWhy training stopped: " in result.stdout
     assert re.search(r"accuracy +\d", result.stdout)
-    assert "report  new/report.html" in result.stdout
+    assert "Report: new/report.html" in result.stdout
     assert "note: Column 'id' is left out" in result.stderr
     assert (folder / "new" / "config.toml").is_file()
 
@@ -65,11 +66,11 @@ def test_fit_shows_what_it_made(folder):
 def test_every_option_of_fit_reaches_the_model(folder):
     command = (
         f"fit {GIVEN} --output new --columns age --columns city --leave-out income "
-        "--method u-prr --test-prior no=0.6,yes=0.4 --alpha 0.4 --ascent-scale 2 --model mlp "
-        "--depth 2 --width 8 --dropout 0.1 --epochs 3 --batch-size 50 --learning-rate 0.01 "
-        "--weight-decay 0.001 --early-stopping --n-iter-no-change 5 --validation-share 0.3 "
-        "--evaluation-share 0.25 --calibrate --sampling exact --level 0.9 --precision float64 "
-        "--title Title --seed 4 --device cpu"
+        "--method u-prr --test-prior no=0.6,yes=0.4 --set alpha=0.4 --set ascent_scale=2 "
+        "--model mlp --depth 2 --width 8 --dropout 0.1 --epochs 3 --batch-size 50 "
+        "--learning-rate 0.01 --weight-decay 0.001 --early-stopping --n-iter-no-change 5 "
+        "--validation-share 0.3 --evaluation-share 0.25 --calibrate --sampling exact --level 0.9 "
+        "--precision float64 --title Title --seed 4 --device cpu"
     )
     made = as_json(command)
     assert made["model"] == "new"
@@ -109,7 +110,7 @@ def test_every_option_of_fit_reaches_the_model(folder):
 
 
 def test_flood_level_and_overwrite(folder):
-    done(f"fit {GIVEN} {SMALL} --method u-flood --flood-level 0.2 --output model --overwrite")
+    done(f"fit {GIVEN} {SMALL} --method u-flood --set flood_level=0.2 --output model --overwrite")
     assert unbag.load_model("model").flood_level == 0.2
     assert not (folder / ".model.work").exists()
 
@@ -132,6 +133,7 @@ def test_images_and_arrays(folder):
 def test_every_option_of_tune(folder):
     made = as_json(
         f"tune {GIVEN} --output new --columns age --leave-out id --trials 2 --scoring likelihood "
+        "--method u-prr --set alpha=0.4 "
         "--storage sqlite:///t.db --at-once 2 --test-prior yes=0.5,no=0.5 --model mlp --depth 2 "
         "--width 8 --epochs 2 --batch-size 60 --validation-share 0.3 --evaluation-share 0.3 "
         "--sampling exact --level 0.9 --precision float32 --title T --seed 1 --device cpu"
@@ -139,7 +141,7 @@ def test_every_option_of_tune(folder):
     assert made["trials"] == 2
     assert (folder / "t.db").is_file()
     result = done(f"tune {GIVEN} --output new --overwrite --trials 1 {SMALL}")
-    assert "best of 1 trial: the settings as they were given" in result.stdout
+    assert "Best of 1 trial: the settings as they were given." in result.stdout
 
 
 # ------------------------------------------------------------------ inspect, evaluate, predict
@@ -182,7 +184,7 @@ def test_every_option_of_evaluate(folder):
     assert json.loads((folder / "page.json").read_text())["title"] == "T"
     assert run(f"evaluate model other.parquet {options}").exit_code == 1
     done(f"evaluate model other.parquet {options} --overwrite")
-    assert "report  model/evaluation-report.html" in done("evaluate model other.parquet").stdout
+    assert "Report: " not in done("evaluate model other.parquet").stdout
 
 
 def test_every_option_of_predict(folder):
@@ -193,7 +195,7 @@ def test_every_option_of_predict(folder):
     assert sum(made["shares"].values()) == pytest.approx(1)
     assert pa.csv.read_csv("p.csv").column_names == ["id", "class"]
     again = f"predict model other.parquet --config c.toml {options} --overwrite --probabilities"
-    assert "360 rows predicted" in done(again).stdout
+    assert "Predicted 360 rows." in done(again).stdout
     assert pa.csv.read_csv("p.csv").column_names == ["id", "class", "p_yes", "p_no"]
     done("predict model other.parquet --key id --key age --no-probabilities --output q.parquet")
     assert pa.parquet.read_table("q.parquet").column_names == ["id", "age", "class"]
@@ -217,7 +219,7 @@ def test_names_that_try_to_steer_the_terminal(folder):
     pa.parquet.write_table(shares, "shares.parquet")
     given = GIVEN.replace(".csv", ".parquet")
     result = done(f"fit {given} {SMALL} --output [red]")
-    assert "model   [red]" in result.stdout
+    assert "Model:  [red]" in result.stdout
     shown = done("predict [red] other.parquet --output p.parquet").output
     assert "[bold]yes[/bold] :smile:" in shown
     assert "\\x1b[31mno" in shown
@@ -263,7 +265,7 @@ def test_interrupting(folder, monkeypatch, command):
     before = content(folder)
     result = run(call)
     assert result.exit_code == 130
-    assert "the same command goes on from there" in result.stderr
+    assert "give the same command again to go on from there" in result.stderr
     assert content(folder) == before
 
 
@@ -292,13 +294,52 @@ def test_help_has_an_example_that_parses(name):
     assert f"Example: unbag {name}" in " ".join(shown.stdout.split())
 
 
+@pytest.mark.parametrize(
+    ("texts", "settings"),
+    [
+        ([], {}),
+        (["rounds=2", "mixup=false", "start=prop"], {"rounds": 2, "mixup": False, "start": "prop"}),
+        (["a = [1, 2.5]", 'b="x=y"', "c=x=y"], {"a": [1, 2.5], "b": "x=y", "c": "x=y"}),
+        (["a=1\nb=2", "c="], {"a": "1\nb=2", "c": ""}),
+    ],
+)
+def test_settings_on_the_command_line(texts, settings):
+    assert parse_settings(texts) == settings
+
+
+@pytest.mark.parametrize("texts", [["alpha"], ["=1"], ["a b=1"], ["a=1", "a=2"]])
+def test_bad_settings_on_the_command_line(texts):
+    with pytest.raises(InvalidInputError, match="set must be NAME=VALUE, each name once"):
+        parse_settings(texts)
+
+
+@pytest.mark.usefixtures("folder")
+def test_settings_on_the_command_line_come_before_those_of_a_file():
+    Path("c.toml").write_text("method = 'u-prr'\nset = {alpha = 0.4, ascent_scale = 2}\n")
+    done(f"fit {GIVEN} --epochs 1 --width 4 --config c.toml --set alpha=0.6 --output new")
+    clf = unbag.load_model("new")
+    assert (clf.alpha, clf.ascent_scale) == (0.6, 2)
+    assert 'set = {"alpha" = 0.6, "ascent_scale" = 2}' in Path("new/config.toml").read_text()
+
+
+def test_little_memory_is_told(monkeypatch):
+    def fail(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(using, "predict_files", fail)
+    result = run("predict model rows.csv --output p.csv")
+    assert result.exit_code == 1
+    assert "error: There is too little memory" in result.stderr
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_used_in_a_test(name):
     tested = "".join(
         inspect.getsource(value) for key, value in globals().items() if key.startswith("test_")
     )
     for option in set(get_type_hints(COMMANDS[name])) - {"rows", "model", "return", "as_json"}:
-        assert f"--{option.replace('_', '-')}" in tested, option
+        name = {"method_settings": "set"}.get(option, option)
+        assert f"--{name.replace('_', '-')}" in tested, option
 
 
 @pytest.mark.parametrize(

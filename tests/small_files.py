@@ -13,7 +13,7 @@ from unbag.workflow import fit_files
 BAGS = ("north", "south", "west")
 SHARES = np.array([[0.8, 0.2], [0.3, 0.7], [0.5, 0.5]])
 CLASSES = ("yes", "no")
-QUICK = {"epochs": 2, "width": 8}
+QUICK = {"method": "prop", "epochs": 2, "width": 8}
 N_ROWS, N_IMAGES = 360, 60
 
 

@@ -1,0 +1,238 @@
+"""What ``model.json`` holds: its form, with limits, and ids and settings as plain values."""
+
+import datetime
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from msgspec import Meta, Struct, field
+from numpy.typing import NDArray
+
+from unbag.exceptions import InvalidInputError
+from unbag.schema import SchemaError, convert
+from unbag.validation import invalid, shorten
+
+__all__ = [
+    "FORMAT",
+    "FORMAT_VERSION",
+    "NOT_PLAIN",
+    "NO_SETTINGS",
+    "Description",
+    "Format",
+    "Ids",
+    "Linear",
+    "Mlp",
+    "Module",
+    "NotSaved",
+    "ResNet",
+    "check_settings",
+    "plain_setting",
+]
+
+FORMAT = "unbag-model"
+FORMAT_VERSION = 1
+# Kept elsewhere in the folder, or, as a path could be anyone's, not at all.
+NO_SETTINGS = ("priors", "test_prior", "checkpoint")
+NOT_PLAIN = ("loss", "model", "random_state")  # may be objects that have no plain value
+_TEXTS = ("method", "loss", "model", "batching", "device", "precision")
+_FLAGS = ("early_stopping", "standardize", "warm_start", "verbose")
+_MAX_ID_CHARACTERS = 1 << 27  # of an array of ids, in which each takes the space of the longest
+
+Text = Annotated[str, Meta(max_length=1000)]
+Number = int | float | None
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Size = Annotated[int, Meta(ge=1, lt=2**31)]
+
+
+# -------------------------------------------------------------------------------------------- ids
+
+
+def _datetime64(text: str) -> np.datetime64:
+    if re.fullmatch(r"-?\d+(-\d\d){0,2}(T[\d:.]+)?", text):  # not "now" or "2024-05-01Z"
+        value = np.datetime64(text)
+        if str(value) == text:
+            return value
+    raise ValueError(f"{shorten([text[:40]])} is no date")
+
+
+# Kind of an id: what it is in Python, what it is in JSON, and the way there and back.
+_KINDS: dict[str, tuple[Any, type, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "bool": (bool | np.bool_, bool, bool, bool),
+    "int": (int | np.integer, int, int, int),
+    "float": (float | np.floating, float, float, float),
+    "str": (str, str, str, str),
+    "datetime64": (np.datetime64, str, str, _datetime64),
+    "datetime": (
+        datetime.datetime,
+        str,
+        datetime.datetime.isoformat,
+        datetime.datetime.fromisoformat,
+    ),
+    "date": (datetime.date, str, datetime.date.isoformat, datetime.date.fromisoformat),
+}
+
+
+class Ids(Struct, forbid_unknown_fields=True):
+    """Ids of one kind, or pairs of a kind and an id where kinds are mixed.
+
+    Examples
+    --------
+    >>> Ids.of(np.array(["a", "b"]))
+    Ids(kind='str', values=['a', 'b'])
+    >>> Ids.of(np.array([1, "a"], dtype=object))
+    Ids(kind='mixed', values=[['int', 1], ['str', 'a']])
+    >>> Ids("date", ["2024-05-01"]).array("bags")
+    array([datetime.date(2024, 5, 1)], dtype=object)
+    """
+
+    kind: Literal["bool", "int", "float", "str", "datetime64", "datetime", "date", "mixed"]
+    values: Annotated[list[Any], Meta(min_length=1)]
+
+    @classmethod
+    def of(cls, ids: NDArray[Any]) -> "Ids":
+        """Describe an array of ids."""
+        pairs = [_pair(value) for value in ids]
+        kinds: set[Any] = {kind for kind, _ in pairs}
+        if len(kinds) == 1:
+            return cls(kinds.pop(), [value for _, value in pairs])
+        return cls("mixed", pairs)
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Array of objects, each of its own kind; ``name`` is for messages."""
+        pairs = self.values if self.kind == "mixed" else [[self.kind, v] for v in self.values]
+        ids = np.empty(len(pairs), dtype=object)
+        for i, pair in enumerate(pairs):
+            try:
+                kind, value = convert(pair, tuple[str, Any])
+                _, plain, _, back = _KINDS[kind]
+                if type(value) is not plain:
+                    raise SchemaError(f"{value!r}"[:80])
+                ids[i] = back(value)
+            except (KeyError, ValueError, OverflowError) as error:
+                allowed = f"ids of the kinds {shorten(_KINDS, limit=10)}"
+                raise invalid(name, allowed, f"a wrong id {i} ({error})") from None
+        longest = max((len(v) for v in ids if isinstance(v, str)), default=0)
+        if longest * len(ids) > _MAX_ID_CHARACTERS:
+            got = f"{len(ids):,} ids, one of {longest:,} characters"
+            raise invalid(name, f"an array of at most {_MAX_ID_CHARACTERS:,} characters", got)
+        return ids
+
+
+def _pair(value: Any) -> list[Any]:
+    for kind, (types, _, forth, _) in _KINDS.items():
+        if isinstance(value, types):
+            return [kind, forth(value)]
+    remedy = "convert them to str before fitting."
+    raise invalid("ids", "str, int, bool, float or dates to be saved", repr(value), remedy)
+
+
+# --------------------------------------------------------------------------------------- networks
+
+
+class Linear(Struct, tag_field="kind", tag="linear"):
+    """A network of one layer."""
+
+
+class Mlp(Struct, tag_field="kind", tag="mlp"):
+    """A multilayer perceptron."""
+
+    depth: Annotated[int, Meta(ge=1, le=1000)]
+    width: Size
+    dropout: Annotated[float, Meta(ge=0, lt=1)]
+
+
+class ResNet(Struct, tag_field="kind", tag="resnet20"):
+    """The residual network of images."""
+
+
+class Module(Struct, tag_field="kind", tag="module"):
+    """A module of the user's own, which is given to ``load_model``."""
+
+    name: str = field(default="", name="class")
+
+
+# -------------------------------------------------------------------------------- the description
+
+
+class Format(Struct):
+    """The part of ``model.json`` that will never change."""
+
+    format: str = ""
+    format_version: Any = None
+
+
+class Description(Struct):
+    """What ``model.json`` holds."""
+
+    format: str
+    format_version: int
+    versions: dict[str, Text]
+    files: dict[str, str]
+    settings: dict[str, Any]
+    not_saved: list[Literal["loss", "model", "random_state"]]
+    classes: Ids
+    bags: Ids
+    given_bags: Literal["used"] | Ids | None
+    given_test_prior: list[float] | None
+    test_prior: list[float]
+    output_prior: list[float]
+    row_shape: Annotated[tuple[Size, ...], Meta(min_length=1, max_length=7)]
+    bytes: bool
+    feature_names: list[str] | None
+    scaler_rows: Count | None
+    calibrated: bool
+    network: Linear | Mlp | ResNet | Module
+    n_iter: Count
+    best_epoch: Count | None
+    stop_reason: str
+    method: Text
+    # Folders of unbag 0.1 lack these.
+    method_settings: dict[str, Any] = field(default_factory=dict)
+    given_method_settings: dict[str, Any] | None = None  # of a method that was given as an object
+
+
+# --------------------------------------------------------------------------------------- settings
+
+
+class NotSaved:
+    """Stands where a loss function was that is not part of a saved model; using it is an error."""
+
+    def __call__(self, *_: Any) -> Any:
+        """Refuse to be a loss."""
+        message = (
+            "loss was a function, which is not part of a saved model; give it again by "
+            "clf.set_params(loss=...) before another fit."
+        )
+        raise InvalidInputError(message)
+
+    def __repr__(self) -> str:
+        return "NotSaved()"
+
+
+def plain_setting(name: str, value: Any) -> Any:
+    """Turn a constructor argument into a plain value; a SchemaError where it has none."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if name in _FLAGS:
+        value = bool(value)
+    if name == "device":
+        value = str(value)
+    if isinstance(value, float) and not np.isfinite(value):
+        raise SchemaError("it must be finite")
+    return convert(value, _kind(name))
+
+
+def check_settings(settings: dict[str, Any], known: list[str], not_saved: list[str]) -> None:
+    """Refuse settings that are unknown or of another kind; ``fit`` checks their values."""
+    if unknown := [name[:80] for name in settings if name not in known]:
+        raise invalid("settings", "of this unbag", f"{shorten(unknown)}", "update unbag.")
+    for name in settings.keys() - set(not_saved):
+        try:
+            convert(settings[name], _kind(name))
+        except SchemaError as error:
+            raise invalid("settings", "plain values", f"{name}, where {error}") from None
+
+
+def _kind(name: str) -> Any:
+    return Text if name in _TEXTS else bool if name in _FLAGS else Number

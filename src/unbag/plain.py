@@ -2,7 +2,7 @@
 
 import datetime
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,31 +10,49 @@ import numpy as np
 __all__ = ["to_plain"]
 
 
-def to_plain(value: Any) -> Any:
+def to_plain(value: Any, *, text: Callable[[Any], str] = str, digits: int | None = None) -> Any:
     """Make a value plain, fit for JSON.
 
     Arrays and tuples become lists, keys text and dates ISO text. Numbers that are not finite
     become None. An object that has ``to_plain`` says itself what it becomes. What is of no kind
     that JSON has becomes text.
 
+    Parameters
+    ----------
+    value : object
+    text : callable
+        From keys, texts and all that has no other form to text.
+    digits : int, optional
+        Significant digits that numbers keep; all by default.
+
     Examples
     --------
     >>> to_plain({1: np.array([1 / 4, np.nan]), "day": datetime.date(2024, 5, 1)})
     {'1': [0.25, None], 'day': '2024-05-01'}
+    >>> to_plain([2 / 3], digits=3)
+    [0.667]
     """
-    if hasattr(value, "to_plain"):
-        return to_plain(value.to_plain())
-    if isinstance(value, np.ndarray | np.generic):
-        # datetime64 of nanoseconds would become a number
-        return to_plain(value.astype(str).tolist() if value.dtype.kind in "mM" else value.tolist())
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [to_plain(item) for item in value]
-    return str(value)
+
+    def convert(value: Any) -> Any:
+        if hasattr(value, "to_plain"):
+            return convert(value.to_plain())
+        if isinstance(value, np.ndarray | np.generic):
+            # datetime64 of nanoseconds would become a number
+            return convert(
+                value.astype(str).tolist() if value.dtype.kind in "mM" else value.tolist()
+            )
+        if value is None or isinstance(value, bool | int):
+            return value
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                return None
+            return float(value) if digits is None else float(f"{value:.{digits}g}")
+        if isinstance(value, datetime.date):
+            return value.isoformat()
+        if isinstance(value, Mapping):
+            return {text(key): convert(item) for key, item in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [convert(item) for item in value]
+        return text(value)
+
+    return convert(value)

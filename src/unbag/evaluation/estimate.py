@@ -29,6 +29,10 @@ class Estimate(float):
         """(low, high)."""
         return self.low, self.high
 
+    def to_plain(self) -> dict[str, float]:
+        """Value, low and high."""
+        return {"value": float(self), "low": self.low, "high": self.high}
+
     def __repr__(self) -> str:
         return f"{float(self):.4f} [{self.low:.4f}, {self.high:.4f}]"
 

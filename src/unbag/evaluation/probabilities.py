@@ -1,7 +1,5 @@
 """Numbers that depend on predicted probabilities, without labels."""
 
-import datetime
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +17,6 @@ __all__ = [
     "RocCurve",
     "check_probabilities",
     "clustering",
-    "plain",
     "probability_metrics",
 ]
 
@@ -45,6 +42,10 @@ class RocCurve:
     false_positive_rate: _Floats
     true_positive_rate: _Floats
     auc: Estimate
+
+    def to_plain(self) -> dict[str, Any]:
+        """Names and values."""
+        return vars(self)
 
     def threshold_for_recall(self, recall: float) -> float:
         """Largest threshold at which at least this share of the positives is found.
@@ -73,6 +74,10 @@ class ProbabilityMetrics:
     log_loss: Estimate
     brier: Estimate
     roc: RocCurve | None
+
+    def to_plain(self) -> dict[str, Any]:
+        """Names and values."""
+        return vars(self)
 
 
 def check_probabilities(given: Any, n: int, k: int) -> _Floats:
@@ -202,22 +207,3 @@ def _roc(scores: _Floats, rows: _Rows) -> RocCurve:
     influence = np.stack([1 - positives_below, negatives_below], 1)  # (n, 2)
     auc = rows.estimate(rows.inverse.T, influence, area)
     return RocCurve(-thresholds, above[0], above[1], auc)
-
-
-def plain(value: Any) -> Any:
-    """Plain values of metrics, fit for JSON; an estimate becomes value, low and high."""
-    if isinstance(value, Estimate):
-        return plain({"value": float(value), "low": value.low, "high": value.high})
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items()}
-    if isinstance(value, ProbabilityMetrics | RocCurve):
-        return plain(vars(value))
-    return value

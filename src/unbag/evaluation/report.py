@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unbag.evaluation.estimate import Estimate
-from unbag.evaluation.probabilities import ProbabilityMetrics, plain
+from unbag.evaluation.probabilities import ProbabilityMetrics
+from unbag.plain import to_plain
 
 __all__ = ["Evaluation"]
 
@@ -90,7 +91,7 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON: an estimate becomes value, low and high, NaN becomes None."""
-        values = {name: plain(value) for name, value in vars(self).items()}
+        values = {name: to_plain(value) for name, value in vars(self).items()}
         return values | {"trustworthy": self.trustworthy}
 
     def __str__(self) -> str:

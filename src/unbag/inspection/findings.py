@@ -1,11 +1,10 @@
 """The result of an inspection, and how it is printed."""
 
-import datetime
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from unbag.inspection.alike import AlikeTest
+from unbag.plain import to_plain
 
 __all__ = ["Findings", "Inspection", "plain_number", "points"]
 
@@ -109,7 +108,7 @@ class Inspection(Findings):
 
     def to_dict(self) -> dict[str, Any]:
         """Give all fields as plain lists, dicts, strings and numbers, for JSON; inf is None."""
-        plain: dict[str, Any] = _plain(asdict(self))
+        plain: dict[str, Any] = to_plain(asdict(self))
         return plain
 
     def __str__(self) -> str:
@@ -172,15 +171,3 @@ def plain_number(value: float) -> str:
 def points(width: float) -> str:
     """Write a half-width in percentage points."""
     return f"± {plain_number(100 * width)} points"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -7,14 +7,16 @@ from typing import Any
 from unbag.estimator import UnbagClassifier
 from unbag.evaluation import Evaluation, Reliability
 from unbag.inspection import Inspection
-from unbag.report.plain import plain
+from unbag.plain import to_plain
 from unbag.report.sections import SECTIONS
 from unbag.report.sections.settings import versions
 from unbag.report.sources import Sources
+from unbag.report.text import text
 
 __all__ = ["FORMAT", "VERSION", "build_report"]
 
 FORMAT, VERSION = "unbag-report", 2
+_DIGITS = 6  # of numbers: more would only make the file larger
 
 
 def build_report(
@@ -84,7 +86,7 @@ def build_report(
         warnings=warnings,
         date=datetime.datetime.now(datetime.UTC) if date is None else date,
     )
-    report: dict[str, Any] = plain(
+    report: dict[str, Any] = to_plain(
         {
             "format": FORMAT,
             "version": VERSION,
@@ -95,7 +97,9 @@ def build_report(
             "sizes": _sizes(sources),
             "versions": versions(),
             **{section.key: section.content(sources) for section in SECTIONS},
-        }
+        },
+        text=text,
+        digits=_DIGITS,
     )
     return report
 

@@ -14,7 +14,7 @@ from unbag.evaluation import Estimate, Evaluation, Reliability
 from unbag.ids import index_ids, match_ids
 from unbag.inspection import Inspection
 from unbag.priors import ClassPriors
-from unbag.report.plain import text
+from unbag.report.text import text
 from unbag.validation import invalid, shorten
 
 __all__ = ["DATA_KEYS", "Floats", "Ints", "Part", "Sources", "number_part", "share_part"]

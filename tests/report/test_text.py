@@ -9,7 +9,8 @@ import pytest
 from small_run import HOSTILE_BAGS
 
 from unbag.evaluation import Estimate
-from unbag.report.plain import plain, text
+from unbag.plain import to_plain
+from unbag.report.text import text
 
 
 def test_plain_values():
@@ -19,7 +20,7 @@ def test_plain_values():
         "when": [np.datetime64("2024-05-01T10:00", "ns"), datetime.date(2024, 5, 1)],
         "b": (np.bool_(True), np.int64(3), None),
     }
-    converted = plain(given)
+    converted = to_plain(given, text=text, digits=6)
     assert converted["1"] == [0.333333, None, None]
     assert converted["e"] == {"value": 0.5, "low": None, "high": 1.0}
     assert converted["when"] == ["2024-05-01T10:00:00.000000000", "2024-05-01"]

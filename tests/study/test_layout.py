@@ -57,6 +57,6 @@ def test_the_wheel_carries_the_library_only():
 def test_it_runs_as_a_module(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["study", "--help"])
     with pytest.raises(SystemExit) as ended:
-        runpy.run_module("study", run_name="__main__")
+        runpy.run_path(str(ROOT / "study/__main__.py"), run_name="__main__")
     assert ended.value.code == 0
     assert "python -m study" in capsys.readouterr().out

@@ -21,6 +21,7 @@ from small_files import QUICK
 from unbag.cli import app, common, training, using
 from unbag.cli.common import parse_settings, parse_shares
 from unbag.exceptions import ConditioningWarning, InvalidInputError
+from unbag.methods import UPRR
 from unbag.workflow import fit_files
 
 COMMANDS = {
@@ -77,9 +78,7 @@ def test_every_option_of_fit_reaches_the_model(folder):
     assert made["evaluation"]["level"] == 0.9
     clf = unbag.load_model("new")
     settings = {
-        "method": "u-prr",
-        "alpha": 0.4,
-        "ascent_scale": 2.0,
+        "method": UPRR(alpha=0.4, ascent_scale=2.0),
         "model": "mlp",
         "depth": 2,
         "width": 8,
@@ -111,7 +110,7 @@ def test_every_option_of_fit_reaches_the_model(folder):
 
 def test_flood_level_and_overwrite(folder):
     done(f"fit {GIVEN} {SMALL} --method u-flood --set flood_level=0.2 --output model --overwrite")
-    assert unbag.load_model("model").flood_level == 0.2
+    assert unbag.load_model("model").settings_ == {"flood_level": 0.2}
     assert not (folder / ".model.work").exists()
 
 
@@ -318,7 +317,7 @@ def test_settings_on_the_command_line_come_before_those_of_a_file():
     Path("c.toml").write_text("method = 'u-prr'\nset = {alpha = 0.4, ascent_scale = 2}\n")
     done(f"fit {GIVEN} --epochs 1 --width 4 --config c.toml --set alpha=0.6 --output new")
     clf = unbag.load_model("new")
-    assert (clf.alpha, clf.ascent_scale) == (0.6, 2)
+    assert clf.settings_ == {"alpha": 0.6, "ascent_scale": 2}
     assert 'set = {"alpha" = 0.6, "ascent_scale" = 2}' in Path("new/config.toml").read_text()
 
 

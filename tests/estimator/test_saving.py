@@ -27,6 +27,7 @@ from unbag import UnbagClassifier, load_model
 from unbag.estimator import folder as files
 from unbag.exceptions import InvalidInputError, ModelFolderError, NotSavedWarning
 from unbag.identity import SKETCH_SIZE
+from unbag.methods import UPRR
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(2, 3, (240, 4))
@@ -498,7 +499,7 @@ def test_a_model_of_arrays_that_the_first_version_saved():
 
 def test_a_model_of_a_table_that_the_first_version_saved():
     clf = load_model(OLD / "table")
-    assert (clf.method_, clf.alpha, clf.ascent_scale) == ("u-prr", 0.4, 2.0)
+    assert (clf.method_, clf.method) == ("u-prr", UPRR(alpha=0.4, ascent_scale=2.0))
     assert (clf.depth, clf.width, clf.random_state, clf.precision) == (2, 4, 3, "float32")
     assert clf.encoding_.columns == ("age", "income", "city", "member")
     assert clf.calibration_ is not None

@@ -270,6 +270,20 @@ def test_the_pattern_is_the_estimate_where_much_is_known():
     np.testing.assert_allclose(found, confusion, atol=1e-3)
 
 
+def test_the_pattern_errs_alike_everywhere_where_nothing_is_known():
+    """Bags that hardly differ and few rows: all that is left are the accuracy and the shares."""
+    theta, counts = symmetric(3, a=0.001), np.full(3, 30.0)
+    raw = np.array([[0.7, 0.3, 0.0], [0.0, 0.7, 0.3], [0.3, 0.0, 0.7]])
+    predicted = np.array([0.5, 0.3, 0.2])
+    found = error_pattern(raw, theta, counts, predicted, np.linalg.inv(theta))
+    np.testing.assert_allclose(np.diag(found), 0.7, atol=1e-3)
+    smooth = (predicted + 0.2 / 3) / 1.2
+    odds = smooth / (1 - smooth)
+    for y in range(3):
+        off = np.delete(odds, y)
+        np.testing.assert_allclose(np.delete(found[y], y), 0.3 * off / off.sum(), atol=1e-3)
+
+
 class TestRepeatedRows:
     """The same records in several bags."""
 

@@ -25,6 +25,14 @@ def test_lines_with_gaps_and_one_epoch():
     assert "risk: –" in gaps
 
 
+def test_a_band_has_the_gaps_of_its_line():
+    line = Line("error", [0.5, None, 0.4, 0.3], "a", [0.4, None, 0.3, 0.2], [0.6, None, 0.5, 0.4])
+    line.band = "interval"
+    chart = line_chart([1, 2, 3, 4], [line], label="Error")
+    bands = re.findall(r'<polygon class="band a" points="([^"]*)"', chart)
+    assert [len(corners.split()) // 2 for corners in bands] == [2, 4]
+
+
 def test_many_epochs_are_thinned_but_end_with_the_last():
     epochs = list(range(1, 5001))
     chart = line_chart(epochs, [Line("risk", [1 / e for e in epochs], "a")], label="Risk")

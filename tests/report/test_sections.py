@@ -198,7 +198,9 @@ def test_settings_are_the_values_used(run):
     np.testing.assert_allclose(values["test_prior"], run.clf.test_prior_, rtol=1e-5)
     assert "flood_level" not in values
     assert None not in values.values()
-    assert settings["chosen_by_method"] == ["batch_size", "learning_rate", "weight_decay"]
+    automatic = ["batch_size", "batching", "device", "learning_rate", "weight_decay"]
+    assert settings["chosen_automatically"] == automatic
+    assert not set(automatic) & set(values)
 
 
 def test_citation(run):

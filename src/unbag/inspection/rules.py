@@ -35,7 +35,7 @@ ONE_CLASS = 0.99  # of the rows predicted as one class, although its share is sm
 NO_SLOPE = 0.05  # how closely predicted shares follow the known ones; 1 for a perfect model
 
 
-def judge(found: Findings) -> tuple[str, list[str], list[str]]:
+def judge(findings: Findings) -> tuple[str, list[str], list[str]]:
     """Turn the findings into a verdict.
 
     Returns
@@ -43,13 +43,13 @@ def judge(found: Findings) -> tuple[str, list[str], list[str]]:
     The verdict ("go", "care" or "stop"), its reasons with what would help, and notes on what is
     harmless or was not checked.
     """
-    stop, care = _rank_reasons(found), _shape_reasons(found)
-    for reasons in (_width_reasons(found), _error_reasons(found)):
+    stop, care = _rank_reasons(findings), _shape_reasons(findings)
+    for reasons in (_width_reasons(findings), _error_reasons(findings)):
         stop += reasons[0]
         care += reasons[1]
-    care += _size_reasons(found) + _row_reasons(found)
+    care += _size_reasons(findings) + _row_reasons(findings)
     verdict = "stop" if stop else "care" if care else "go"
-    return verdict, stop + care, _notes(found)
+    return verdict, stop + care, _notes(findings)
 
 
 def _rank_reasons(f: Findings) -> list[str]:

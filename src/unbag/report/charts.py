@@ -188,11 +188,16 @@ def _path(line: Line, points: _Points, y: _Axis) -> str:
 
 
 def _band(line: Line, points: _Points, y: _Axis) -> str:
-    ends = [(at, line.low[i], line.high[i]) for i, at in points]
-    known = [(at, lo, hi) for at, lo, hi in ends if lo is not None and hi is not None]
-    there = [f"{at:.1f} {y(hi):.1f}" for at, _, hi in known]
-    back = [f"{at:.1f} {y(lo):.1f}" for at, lo, _ in reversed(known)]
-    return f'<polygon class="band {line.kind}" points="{" ".join(there + back)}"/>'
+    """Draw one polygon per run of epochs with a band."""
+    polygons = []
+    for known, run in itertools.groupby(points, lambda point: line.low[point[0]] is not None):
+        if known:
+            ends = [(at, y(line.low[i] or 0.0), y(line.high[i] or 0.0)) for i, at in run]
+            there = [f"{at:.1f} {high:.1f}" for at, _, high in ends]
+            back = [f"{at:.1f} {low:.1f}" for at, low, _ in reversed(ends)]
+            corners = " ".join(there + back)
+            polygons.append(f'<polygon class="band {line.kind}" points="{corners}"/>')
+    return "".join(polygons)
 
 
 def _strips(

@@ -63,23 +63,25 @@ def answers(sources: Sources) -> Part:
 
 
 def _how_good(sources: Sources) -> Part:
-    found = sources.evaluation
-    if found is None:
+    evaluation = sources.evaluation
+    if evaluation is None:
         return {"answer": "Unknown: it was not evaluated on held-out rows.", "points": []}
-    accuracy = share_part(found.accuracy, found.level)
+    accuracy = share_part(evaluation.accuracy, evaluation.level)
     if accuracy is None or not accuracy["trusted"]:
         answer = (
             "This cannot be said: the estimated accuracy is outside 0 to 100 % by more than its "
             "error."
         )
         return {"answer": answer, "points": []}
-    common, share = _most_common(sources, found)
+    common, share = _most_common(sources, evaluation)
     points = [
-        f"This is estimated without labels from {number(found.n_rows)} held-out rows "
-        f"({level_text(found.level)} interval: {range_text(accuracy)}).",
+        f"This is estimated without labels from {number(evaluation.n_rows)} held-out rows "
+        f"({level_text(evaluation.level)} interval: {range_text(accuracy)}).",
         f"Always answering the most common class, “{common}”, would be right for {percent(share)}.",
     ]
-    recalls = [share_part(e, found.level, among=len(found.recall)) for e in found.recall]
+    recalls = [
+        share_part(e, evaluation.level, among=len(evaluation.recall)) for e in evaluation.recall
+    ]
     known = [(p["value"], p, k) for k, p in enumerate(recalls) if p is not None and p["trusted"]]
     if len(recalls) > 2 and known:
         _, worst, k = min(known, key=lambda item: item[0])
@@ -93,9 +95,9 @@ def _how_good(sources: Sources) -> Part:
     }
 
 
-def _most_common(sources: Sources, found: Evaluation) -> tuple[str, float]:
-    k = int(found.test_prior.argmax())
-    return short(sources.classes[k], 60), float(found.test_prior[k])
+def _most_common(sources: Sources, evaluation: Evaluation) -> tuple[str, float]:
+    k = int(evaluation.test_prior.argmax())
+    return short(sources.classes[k], 60), float(evaluation.test_prior[k])
 
 
 def _steps(findings: list[_Finding], status: str) -> list[str]:
@@ -110,13 +112,13 @@ def _steps(findings: list[_Finding], status: str) -> list[str]:
 
 def _findings(sources: Sources) -> Iterator[_Finding]:
     """List what speaks for care or against the model, then what could not be tested."""
-    found = sources.evaluation
-    if found is not None:
-        yield from _about_accuracy(sources, found)
+    evaluation = sources.evaluation
+    if evaluation is not None:
+        yield from _about_accuracy(sources, evaluation)
     for warning in sources.warnings:
         yield _Finding("care", warning)
     yield from _about_bags(sources)
-    if found is None:
+    if evaluation is None:
         yield _Finding(
             "care",
             "How good the model is was not estimated.",
@@ -124,12 +126,12 @@ def _findings(sources: Sources) -> Iterator[_Finding]:
         )
 
 
-def _about_accuracy(sources: Sources, found: Evaluation) -> Iterator[_Finding]:
-    accuracy = share_part(found.accuracy, found.level)
+def _about_accuracy(sources: Sources, evaluation: Evaluation) -> Iterator[_Finding]:
+    accuracy = share_part(evaluation.accuracy, evaluation.level)
     if accuracy is None:
         return
-    common, base = _most_common(sources, found)
-    low, high = found.interval
+    common, base = _most_common(sources, evaluation)
+    low, high = evaluation.interval
     if not accuracy["trusted"]:
         yield _Finding(
             "stop",
@@ -161,7 +163,9 @@ def _about_accuracy(sources: Sources, found: Evaluation) -> Iterator[_Finding]:
             f"For ± {100 * _WIDE:.0f} points, evaluate it on about {factor:.2g} times as many rows "
             "of these bags.",
         )
-    parts = [share_part(e, found.level, among=len(found.recall)) for e in found.recall]
+    parts = [
+        share_part(e, evaluation.level, among=len(evaluation.recall)) for e in evaluation.recall
+    ]
     outside = [sources.classes[k] for k, p in enumerate(parts) if p and not p["trusted"]]
     if outside:
         yield _Finding(
@@ -172,16 +176,16 @@ def _about_accuracy(sources: Sources, found: Evaluation) -> Iterator[_Finding]:
 
 
 def _about_bags(sources: Sources) -> Iterator[_Finding]:
-    found = sources.inspection
-    if found is None:
+    inspection = sources.inspection
+    if inspection is None:
         return
-    for reason in found.reasons:
-        yield _Finding(found.verdict, reason, _BAG_STEPS[found.verdict])
-    if found.alike is None:
+    for reason in inspection.reasons:
+        yield _Finding(inspection.verdict, reason, _BAG_STEPS[inspection.verdict])
+    if inspection.alike is None:
         yield _Finding(
             "go",
             "Everything here assumes that rows of a class look alike in all bags. That was not "
-            f"tested: {found.alike_untested}.",
+            f"tested: {inspection.alike_untested}.",
             f"Label about {_HAND_LABELS} rows by hand and compare, since one assumption could not "
             "be tested.",
         )

@@ -18,15 +18,15 @@ _MOST_GAPS = 10
 
 def inspection(sources: Sources) -> Part | None:
     """Give the verdict on bags and shares, with reasons, notes and numbers."""
-    found = sources.inspection
-    if found is None:
+    result = sources.inspection
+    if result is None:
         return None
     return {
-        "verdict": found.verdict,
-        "summary": _VERDICTS[found.verdict],
-        "reasons": found.reasons,
-        "notes": found.notes,
-        "findings": [list(pair) for pair in found.table()],
+        "verdict": result.verdict,
+        "summary": _VERDICTS[result.verdict],
+        "reasons": result.reasons,
+        "notes": result.notes,
+        "findings": [list(pair) for pair in result.table()],
     }
 
 

@@ -12,26 +12,26 @@ __all__ = ["calibration", "confusion", "headline"]
 
 def headline(sources: Sources) -> Part | None:
     """Collect the overall numbers."""
-    found = sources.evaluation
-    if found is None:
+    evaluation = sources.evaluation
+    if evaluation is None:
         return None
-    most_common = int(np.argmax(found.test_prior))
-    metrics = found.probabilities
+    most_common = int(np.argmax(evaluation.test_prior))
+    metrics = evaluation.probabilities
     roc = None if metrics is None else metrics.roc
     return {
-        "held_out_rows": found.n_rows,
-        "held_out_bags": found.n_bags,
-        "level": found.level,
-        "sampling": found.sampling,
-        "accuracy": share_part(found.accuracy, found.level),
-        "balanced_accuracy": share_part(found.balanced_accuracy, found.level),
-        "macro_f1": share_part(found.macro_f1, found.level),
-        "auc": None if roc is None else share_part(roc.auc, found.level),
-        "cost": number_part(found.cost),
+        "held_out_rows": evaluation.n_rows,
+        "held_out_bags": evaluation.n_bags,
+        "level": evaluation.level,
+        "sampling": evaluation.sampling,
+        "accuracy": share_part(evaluation.accuracy, evaluation.level),
+        "balanced_accuracy": share_part(evaluation.balanced_accuracy, evaluation.level),
+        "macro_f1": share_part(evaluation.macro_f1, evaluation.level),
+        "auc": None if roc is None else share_part(roc.auc, evaluation.level),
+        "cost": number_part(evaluation.cost),
         "log_loss": None if metrics is None else number_part(metrics.log_loss),
         "brier": None if metrics is None else number_part(metrics.brier),
         "most_common_class": sources.classes[most_common],
-        "most_common_share": float(found.test_prior[most_common]),
+        "most_common_share": float(evaluation.test_prior[most_common]),
     }
 
 
@@ -41,28 +41,31 @@ def confusion(sources: Sources) -> Part | None:
     The diagonal of ``raw`` is the recall of every class: both are the same estimates.
     ``projected`` is the likeliest valid matrix; it is biased, and the page does not show it.
     """
-    found = sources.evaluation
-    if found is None:
+    evaluation = sources.evaluation
+    if evaluation is None:
         return None
-    low, high = _cell_intervals(found, sources)
+    low, high = _cell_intervals(evaluation, sources)
     by_class = {
-        name: [share_part(e, found.level, among=len(found.classes)) for e in getattr(found, name)]
+        name: [
+            share_part(e, evaluation.level, among=len(evaluation.classes))
+            for e in getattr(evaluation, name)
+        ]
         for name in ("recall", "precision", "f1", "predicted_share")
     }
     return {
         "classes": sources.classes,
-        "level": found.level,
-        "raw": found.confusion,
+        "level": evaluation.level,
+        "raw": evaluation.confusion,
         "low": low,
         "high": high,
-        "projected": found.projected["confusion"],
-        "test_prior": found.test_prior,
+        "projected": evaluation.projected["confusion"],
+        "test_prior": evaluation.test_prior,
         **by_class,
     }
 
 
 def _cell_intervals(
-    found: Evaluation, sources: Sources
+    evaluation: Evaluation, sources: Sources
 ) -> tuple[Floats, Floats] | tuple[None, None]:
     """Make intervals of the raw confusion matrix: lower and upper ends, (K, K).
 
@@ -71,20 +74,22 @@ def _cell_intervals(
     variance there are none.
     """
     counts = sources.held_out_rows
-    if counts is None or sources.predicted is None or found.inverse == "least-variance":
+    if counts is None or sources.predicted is None or evaluation.inverse == "least-variance":
         return None, None
     present = sources.priors.subset(counts > 0)
     n = counts[counts > 0].astype(np.float64)
-    inverse = LeftInverse(present, n, found.inverse).matrix  # (K, M)
-    columns = found.projected["confusion"].T  # (K, K): row k is column k of C
-    share = None if found.held_out_share is None else found.held_out_share[counts > 0]
-    spread = BagSample.of(present, n, found.sampling, share).share_variance(columns)  # (K, M)
-    variance = found.design_effect * (inverse**2 @ spread.T)
-    half = float(stats.norm.ppf(0.5 + found.level / 2)) * np.sqrt(variance)
-    low = np.clip(found.confusion - half, 0, 1)
-    high = np.clip(found.confusion + half, 0, 1)
-    np.fill_diagonal(low, [recall.low for recall in found.recall])
-    np.fill_diagonal(high, [recall.high for recall in found.recall])
+    inverse = LeftInverse(present, n, evaluation.inverse).matrix  # (K, M)
+    columns = evaluation.projected["confusion"].T  # (K, K): row k is column k of C
+    share = evaluation.held_out_share
+    share = None if share is None else share[counts > 0]
+    sample = BagSample.of(present, n, evaluation.sampling, share)
+    spread = sample.share_variance(columns)  # (K, M)
+    variance = evaluation.design_effect * (inverse**2 @ spread.T)
+    half = float(stats.norm.ppf(0.5 + evaluation.level / 2)) * np.sqrt(variance)
+    low = np.clip(evaluation.confusion - half, 0, 1)
+    high = np.clip(evaluation.confusion + half, 0, 1)
+    np.fill_diagonal(low, [recall.low for recall in evaluation.recall])
+    np.fill_diagonal(high, [recall.high for recall in evaluation.recall])
     return low, high
 
 

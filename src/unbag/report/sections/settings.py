@@ -37,16 +37,19 @@ _SOFTWARE_BIBTEX = """\
 
 
 def hyperparameters(sources: Sources) -> Part:
-    """Give the settings that were used, and the names of those that the method chose itself."""
+    """Give the settings that were used, and the names of those that were chosen automatically."""
     clf = sources.clf
     given = clf.get_params(deep=False)
     settings = {n: v for n, v in given.items() if n not in _NOT_SHOWN} | clf.settings_
     settings["test_prior"] = getattr(clf, "test_prior_", settings["test_prior"])
     settings["epochs"] = getattr(clf, "n_iter_", settings["epochs"])
+    automatic = {
+        n for n, v in settings.items() if v is None or (isinstance(v, str) and v == "auto")
+    }
     return {
         "method_summary": METHODS[clf.method_].summary,
-        "values": {n: _describe(v) for n, v in settings.items() if v is not None},
-        "chosen_by_method": sorted(n for n, v in settings.items() if v is None),
+        "values": {n: _describe(v) for n, v in settings.items() if n not in automatic},
+        "chosen_automatically": sorted(automatic),
     }
 
 

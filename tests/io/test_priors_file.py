@@ -418,3 +418,13 @@ def test_far_dates(write, dates, column):
     columns = {"g": ["x", "y"], "a": [0.3, 0.6], "b": [0.7, 0.4]} | {column: dates}
     message = error(write(columns), "g")
     assert f"column {column!r} must be of dates from year 1 to 9999, got one that" in message
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("30.5,69.5", "30.5,6.5"), ("0.5,0.5", "0.25,0.5"), ("0.5,0.5", "0.5,99.5")],
+)
+def test_only_the_bags_with_wrong_sums_are_listed(write, right, wrong):
+    content = f"g,a,b\nx,{right}\ny,{right}\nz,{wrong}\n"
+    total = sum(map(float, wrong.split(",")))
+    assert f"got the sum {total:g} for bag 'z'; correct" in error(write(content), "g")

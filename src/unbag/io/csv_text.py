@@ -23,7 +23,8 @@ MARK = "\ufeff"  # the byte order mark, which may be before the first name
 # A quote opens a value behind a delimiter or a line break; elsewhere it is a character.
 OPENS = rf'(?:(?<=[\r\n{{0}}]")|(?<=\A")|(?<=\A{MARK}"))'
 QUOTED = rf'"{OPENS}[^"]*+(?:""[^"]*+)*+"'
-OUTSIDE_QUOTES = rf'(?:[^"]++|{QUOTED}|"(?!{OPENS}))*+'
+ROW = rf'(?:[^"\r\n]++|{QUOTED}|"(?!{OPENS}))*+'
+WHOLE_ROWS = rf"(?:{ROW}[\r\n]++)*+({ROW})"  # and, as a group, the start of the next row
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class CsvText:
         plain = re.sub(QUOTED.format(re.escape(delimiters)), "", self._sample())
         header = next((line for line in plain.splitlines() if line.strip()), "")
         self.delimiter = max(delimiters, key=header.count)
-        self._outside_quotes = re.compile(OUTSIDE_QUOTES.format(re.escape(self.delimiter)).encode())
+        self._rows = re.compile(WHOLE_ROWS.format(re.escape(self.delimiter)).encode())
         self.names: list[str] = []
         self.first = next(self.blocks())
         self.names = self.parse(self.first).column_names
@@ -138,22 +139,14 @@ class CsvText:
 
     def _whole_rows(self, data: bytes) -> int:
         """Count the bytes up to the last line break that is not in quotes."""
-        end = len(data)
-        if end < BLOCK:  # the last rows of the file
-            if self._unquoted(data, end) < end:
-                raise self._malformed("a quote that is not closed")
+        match = self._rows.match(data)
+        size, end = match.span(1) if match else (0, 0)
+        if len(data) == BLOCK and size:
+            return size
+        if len(data) < BLOCK and end == len(data):  # the last rows of the file
             return end
-        while (line := max(data.rfind(b"\n", 0, end), data.rfind(b"\r", 0, end))) >= 0:
-            end = self._unquoted(data, line)
-            if end == line:
-                return line + 1
         got = f"a row longer than {BLOCK >> 20} MB, perhaps behind a quote that is not closed"
-        raise self._malformed(got)
-
-    def _unquoted(self, data: bytes, end: int) -> int:
-        """Find the start of the value whose quotes are open at ``end``; ``end`` if none is."""
-        outside = self._outside_quotes.match(data, 0, end)
-        return 0 if outside is None else outside.end()
+        raise self._malformed(got if len(data) == BLOCK else "a quote that is not closed")
 
     def _open(self) -> BinaryIO:
         try:

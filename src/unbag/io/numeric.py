@@ -204,7 +204,7 @@ def _standardised(
         more = f" and {too_large.sum() - 1:,} more" if too_large.sum() > 1 else ""
         got = f"{values[too_large][0]:g}{more}, too far from the values of training"
         remedy = "replace such values, by missing values for example."
-        raise invalid(f"values of column {column!r}", "moderate numbers", got, remedy)
+        raise invalid(f"values of column {column!r}", "finite, moderate numbers", got, remedy)
     return np.nan_to_num(standardised, copy=False)  # a missing value becomes the mean
 
 

@@ -71,8 +71,8 @@ def read_priors(path: str | os.PathLike[str], *, bag: str | None = None) -> Prio
 
     The wide form has one row per bag and one column per class. Its bag ids are in the column
     ``bag`` if there is one, else in the only column that is not of numbers, else in a column
-    without a name or called bag, else in the first. The long form has three columns in any order: bag, class
-    and value.
+    without a name or called bag, else in the first. The long form has three columns in
+    any order: bag, class and value.
 
     Numbers are shares where every row (bag) sums to 1, percent where it sums to 100, and counts
     where all are whole and sum to something else. Rounded figures may be off by half a unit of

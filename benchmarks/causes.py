@@ -29,7 +29,7 @@ from unbag.bench.cells import published
 from unbag.bench.choices import Choices
 from unbag.bench.study import DATASET_NAMES, LEARNING_RATES, METHODS, SETTINGS, Data, Run
 from unbag.methods import METHODS as REGISTRY
-from unbag.methods import Fit, Job, Method, fit_many
+from unbag.methods import Fit, Job, Method, UFlood, fit_many, get_method
 from unbag.objectives import Corrected, Proportion, ProportionConsistency
 from unbag.priors import asymmetric, risk_weights
 from unbag.statistics import BagStatistics
@@ -79,11 +79,11 @@ CHANGED: dict[str, dict[str, type]] = {
 }
 
 
-def register_changed() -> None:
-    """Make methods of the changed objectives, for this process only."""
-    for change, made in CHANGED.items():
-        for name, objective in made.items():
-            REGISTRY[f"{name}, {change}"] = Method(f"{name}, {change}", change, objective)
+def changed_method(name: str, change: str) -> Method:
+    """Make a method of a changed objective."""
+    own = {"name": f"{name}, {change}", "summary": change, "objective": CHANGED[change][name]}
+    method: Method = type("Changed", (REGISTRY[name],), own)()
+    return method
 
 
 class Standardised(Data):
@@ -189,14 +189,14 @@ def make_data(dataset: str, changes: Iterable[str]) -> dict[str, Data]:
 def make_job(change: str, run: Run, data: Data) -> Job:
     job = data.job(run)
     if change in CHANGED:
-        return replace(job, method=f"{run.method}, {change}")
+        return replace(job, method=changed_method(run.method, change))
     if change == NO_PI:
         # Without Π the risk is K times as large, and a level as much lower.
         k = data.rows.n_classes
-        own = dict(job.hyperparameters)
-        if "flood_level" in own:
-            own["flood_level"] /= k
-        return replace(job, test_prior=np.full(k, 1 / k), hyperparameters=own)
+        method = get_method(job.method)
+        if isinstance(method, UFlood):
+            method = replace(method, flood_level=method.flood_level / k)
+        return replace(job, method=method, test_prior=np.full(k, 1 / k))
     return job
 
 
@@ -206,14 +206,13 @@ def training_mode_error(fit: Fit, job: Job) -> float:
     assert job.test is not None
     x = torch.as_tensor(np.asarray(job.test.X))
     x = x.float() / 255 if x.dtype == torch.uint8 else x.float()
-    predicted = fit.outcome.module.train()(x).argmax(1).numpy()
+    predicted = fit.module.train()(x).argmax(1).numpy()
     return float((predicted != np.asarray(job.test.y)).mean())
 
 
 def measure(
     pendigits: int, usps: int, mnist: int, mixed: int, draws: int
 ) -> Iterator[dict[str, Any]]:
-    register_changed()
     wanted = {"pendigits": pendigits, "usps": usps, "mnist": mnist}
     record: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
@@ -240,7 +239,7 @@ def measure(
             )
             for i, fit in zip(part, fits, strict=True):
                 change, run = planned[i]
-                found = {change: fit.outcome.history["test_error"][-1]}
+                found = {change: fit.history["test_error"][-1]}
                 if change == PLAIN:
                     found[TRAINING_MODE] = training_mode_error(fit, jobs[i])
                 for name, error in found.items():

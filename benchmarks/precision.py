@@ -50,7 +50,7 @@ def measure(epochs: int) -> Iterator[dict[str, Any]]:
     errors = {}
     for precision in PRECISIONS:
         fits = fit_many(jobs, precision=precision, test_every=epochs)
-        final = [100 * fit.outcome.history["test_error"][-1] for fit in fits]
+        final = [100 * fit.history["test_error"][-1] for fit in fits]
         rows = np.array(final).reshape(len(METHODS), TRIALS).round(4).tolist()
         errors[precision] = dict(zip(METHODS, rows, strict=True))
     yield {

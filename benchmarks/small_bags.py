@@ -20,7 +20,7 @@ import torch
 
 import unbag
 from script import Record, run_script
-from unbag.methods import Job, choose_method, fit_many
+from unbag.methods import Job, fit_many
 from unbag.training import TestSet
 
 DATASET, SIZES = "fashion-mnist", (16, 64, 256)
@@ -47,11 +47,10 @@ def measure(trials: int, rows: int) -> Iterator[Record]:
     for trial in range(trials):
         runs, jobs = make_jobs(data, trial, rows)
         for run, job, fit in zip(runs, jobs, fit_many(jobs, test_every=1000), strict=True):
-            fit.outcome.raise_if_diverged()
-            chosen = choose_method(job.bags).method if job.method == "auto" else job.method
-            error = round(float(fit.outcome.history["test_error"][-1]), 5)
-            made = {"rows": job.bags.n_rows, "chosen": chosen, "error": error}
-            record["runs"].append(run | made | {"why": fit.outcome.stop_reason})
+            fit.raise_if_diverged()
+            error = round(float(fit.history["test_error"][-1]), 5)
+            made = {"rows": job.bags.n_rows, "chosen": fit.method, "error": error}
+            record["runs"].append(run | made | {"why": fit.stop_reason})
         yield record
 
 

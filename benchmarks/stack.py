@@ -27,10 +27,9 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import unbag
-from unbag.methods import Job
-from unbag.methods.jobs import prepare
+from unbag.methods import Job, get_method
 from unbag.models import MLP
-from unbag.training import engine
+from unbag.training import Replica, engine
 from unbag.training.engine import Stack
 
 engine._COMPILED_FROM = 0  # few steps are timed, of trainings that are long
@@ -147,6 +146,12 @@ def resnet_jobs(batch: int) -> list[Job]:
     return make_jobs(4 * batch, (3, 32, 32), 1, ("u-prr",), **settings)
 
 
+def first_replica(job: Job) -> Replica:
+    """Describe the one training of a job."""
+    (replica,) = next(get_method(job.method).fit(job))
+    return replica
+
+
 def time_epochs(
     jobs: list[Job], precision: str, steps: int, turn: Callable[[], Any]
 ) -> dict[str, Any]:
@@ -155,7 +160,7 @@ def time_epochs(
     clock = Clock(device)
     torch.set_float32_matmul_precision("high")
     start = clock()
-    stack = Stack([prepare(job, precision)[0] for job in jobs], device, precision)
+    stack = Stack([first_replica(job) for job in jobs], device, precision)
     stack.run_epoch(0)
     start_up = clock() - start
     per_epoch = stack.batches.n_steps
@@ -228,7 +233,7 @@ def measure_whole(divisor: int, precision: str) -> dict[str, float]:
     """Train 96 models for all 500 epochs, nothing left out, after a start-up that is timed too."""
     device = default_device()
     clock = Clock(device)
-    replicas = [prepare(job, precision)[0] for job in stack_jobs(96, divisor)]
+    replicas = [first_replica(job) for job in stack_jobs(96, divisor)]
     start = clock()
     stack = Stack(replicas, device, precision)
     ready = clock()

@@ -8,11 +8,11 @@ import torch
 
 import unbag
 from unbag.exceptions import InvalidInputError
+from unbag.fingerprint import fingerprint
 from unbag.models import MLP, ResNet20
 from unbag.objectives import MatchedLikelihood, Proportion
 from unbag.training import Augmentation, PseudoLabels, Replica, train
 from unbag.training.augmentation import augment
-from unbag.training.checkpoint import fingerprint
 from unbag.training.engine import Stack
 from unbag.training.pseudo_labels import _STRONG, lowest_pure
 from unbag.training.randomness import derive, seed_keys
@@ -158,7 +158,7 @@ def test_factors_bring_the_posteriors_of_a_bag_to_its_shares():
 def test_steps_are_those_of_torch(name):
     plain = {"pseudo_labels": None, "predicted": None, "epochs": 5}
     settings = {
-        "adamw": {"shrinkage": 0.3},
+        "adamw": {"decoupled_weight_decay": 0.3},
         "sgd": {"optimizer": "sgd", "weight_decay": 0.3, "learning_rate": 0.05},
     }[name]
     replica = make_replica(**plain, **settings)
@@ -195,7 +195,7 @@ def test_fingerprints_differ_by_what_matters():
     variants = [
         replica,
         dataclasses.replace(replica, pseudo_labels=PseudoLabels(purity=0.5)),
-        dataclasses.replace(replica, shrinkage=0.1),
+        dataclasses.replace(replica, decoupled_weight_decay=0.1),
         dataclasses.replace(replica, optimizer="sgd"),
         dataclasses.replace(replica, predicted=replica.predicted.take(np.arange(20))),
         dataclasses.replace(replica, predicted=rebagged),
@@ -262,7 +262,7 @@ def test_residual_networks_can_be_compiled(objective):
     [
         ({"predicted": None}, "predicted must be given together with pseudo_labels"),
         ({"objective": Proportion(THETA)}, "pseudo_labels must be given with an objective that"),
-        ({"shrinkage": -1.0}, "shrinkage"),
+        ({"decoupled_weight_decay": -1.0}, "decoupled_weight_decay"),
         ({"optimizer": "lion"}, "optimizer"),
         ({"augmentation": Augmentation()}, "augmentation must be None with pseudo_labels"),
     ],

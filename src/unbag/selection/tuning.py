@@ -328,4 +328,4 @@ def _fingerprint(
     return fingerprint(space, scoring, seed, rows, settings)
 
 
-_NO_RESULT = ("verbose", "checkpoint")
+_NO_RESULT = ("verbose", "checkpoint", "random_state")  # trials have that of the search

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from small_jobs import THETA, WEAK, K, small_bags
 
 import unbag
-from small_jobs import THETA, WEAK, K, small_bags
 from unbag.exceptions import InvalidInputError
 from unbag.methods import Consistency, Job, fit_many
 from unbag.methods.consistency import epochs_of_steps

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import log_softmax
+from small_jobs import THETA, TINY, WEAK, K, crossfitting, gaussians, make, small_bags, started
 
 import unbag
-from small_jobs import THETA, TINY, WEAK, K, crossfitting, gaussians, make, small_bags, started
 from unbag.exceptions import InvalidInputError
 from unbag.identity import identify
 from unbag.methods import CrossFit, Job, fit_many, get_method, soft_labels
@@ -140,7 +140,9 @@ def test_all_rounds_are_run_where_each_is_better():
     assert fit.settings["rounds"] == 1
 
 
-@pytest.mark.parametrize(("theta", "most", "factor", "step"), [(WEAK, 6, 2, 1.0), (THETA, 3, 1, 0.5)])
+@pytest.mark.parametrize(
+    ("theta", "most", "factor", "step"), [(WEAK, 6, 2, 1.0), (THETA, 3, 1, 0.5)]
+)
 def test_with_weak_shares_rounds_take_whole_steps_with_sharper_labels(theta, most, factor, step):
     bags = make(600, theta=WEAK).with_priors(theta)
     fitting = started(bags, epochs=3)

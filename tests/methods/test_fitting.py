@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-
-import unbag
 from small_jobs import TINY as TINY_LINEAR
 from small_jobs import make as make_small
+
+import unbag
 from unbag.exceptions import InvalidInputError, RankError
 from unbag.methods import METHODS, UPRR, CrossFit, Job, Method, Prop, fit_many, get_method, rehearse
 from unbag.models import MLP
@@ -328,7 +328,9 @@ def test_methods_go_through_their_trainings_in_step(monkeypatch):
     stacks = []
     inner = engine.Stack.run
     monkeypatch.setattr(
-        engine.Stack, "run", lambda self, *a: (stacks.append(len(self.replicas)), inner(self, *a))[1]
+        engine.Stack,
+        "run",
+        lambda self, *a: (stacks.append(len(self.replicas)), inner(self, *a))[1],
     )
     jobs = [Job(make_small(), Stages(count), seed=count, **TINY_LINEAR) for count in (3, 1, 2)]
     fits = fit_many(jobs, device="cpu")

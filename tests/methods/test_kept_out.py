@@ -48,9 +48,7 @@ def test_rounds_may_be_worse_by_standard_errors(tolerance, errors):
 )
 def test_rounds_are_compared_with_the_last_or_with_the_best_since_the_second(tolerance, references):
     judge = kept_out(tolerance)
-    for number, (loss, reference) in enumerate(
-        zip([0.3, 0.5, 0.2, 0.4], references, strict=True)
-    ):
+    for number, (loss, reference) in enumerate(zip([0.3, 0.5, 0.2, 0.4], references, strict=True)):
         judge.accept(np.full(N, loss), number)
         np.testing.assert_array_equal(judge.reference, reference)
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from scipy.stats import norm
+from small_jobs import THETA, K
 
 import unbag
-from small_jobs import THETA, K
 from unbag.methods.posterior import balanced_posterior, describe_gains, log_gains, row_ratios
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from small_jobs import THETA, WEAK
 
 import unbag
-from small_jobs import THETA, WEAK
 from unbag.methods import (
     Job,
     Prop,

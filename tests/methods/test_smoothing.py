@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from small_jobs import THETA, WEAK, K, small_bags
 
 import unbag
-from small_jobs import THETA, WEAK, K, small_bags
 from unbag.methods import CrossFit, Job
 from unbag.methods.crossfit import CrossFitting
 from unbag.methods.smoothing import Smoothing, principal_deviation, spread
@@ -190,7 +190,9 @@ def test_a_start_or_a_first_round_that_diverges_ends_the_job():
         trainings, fits = describe(make_job(smoothing=0.2)).trainings(), None
         with pytest.raises(StopIteration) as end:
             for stage in range(1, 4):
-                fits = train(next(trainings) if fits is None else trainings.send(fits), device="cpu")
+                fits = train(
+                    next(trainings) if fits is None else trainings.send(fits), device="cpu"
+                )
                 if stage == last:
                     fits[1] = dataclasses.replace(fits[1], diverged=True, stop_reason="infinite")
         assert stage == last + 1

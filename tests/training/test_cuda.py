@@ -46,9 +46,7 @@ def assert_same_on_both(jobs, tolerance=1e-7, **options):
         assert cpu.n_epochs == gpu.n_epochs
         assert cpu.stop_reason == gpu.stop_reason
         for name, values in cpu.history.items():
-            np.testing.assert_allclose(
-                gpu.history[name], values, rtol=tolerance, atol=tolerance
-            )
+            np.testing.assert_allclose(gpu.history[name], values, rtol=tolerance, atol=tolerance)
         weights = zip(cpu.module.parameters(), gpu.module.parameters(), strict=True)
         for own, other in weights:
             torch.testing.assert_close(other, own, rtol=10 * tolerance, atol=10 * tolerance)
@@ -87,6 +85,4 @@ def test_a_checkpoint_gives_the_result_back(tmp_path):
     fit_many(jobs, device="cuda", checkpoint=tmp_path)
     again = fit_many(jobs, device="cuda", checkpoint=tmp_path)
     for one, other in zip(whole, again, strict=True):
-        np.testing.assert_array_equal(
-            one.history["test_error"], other.history["test_error"]
-        )
+        np.testing.assert_array_equal(one.history["test_error"], other.history["test_error"])

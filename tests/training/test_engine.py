@@ -134,6 +134,25 @@ def test_stacks_are_cut_to_the_cache_with_the_same_results(monkeypatch, room, si
         assert_same(one, other)
 
 
+def test_weights_of_rows_and_decays_stay_with_their_replica():
+    # Replicas of one objective stand together in a stack, in another order than they were given.
+    kinds = ("u-prr", "biased", "prop", "biased", "u-prr")
+    replicas = []
+    for i, kind in enumerate(kinds):
+        weight = np.random.default_rng(i).uniform(0.1, 5, len(make_data()[1]))
+        own = {
+            "weight_decay": 0.1 * i,
+            "decoupled_weight_decay": 0.2 * (4 - i),
+            "annealed": i % 2 == 0,
+        }
+        replicas.append(make_replica(kind, seed=i, epochs=4, sample_weight=weight, **own))
+    together = run(replicas)
+    for replica, fit in zip(replicas, together, strict=True):
+        assert_same(fit, run([replica])[0])
+    swapped = [dataclasses.replace(replicas[0], sample_weight=replicas[4].sample_weight)]
+    assert not np.allclose(run(swapped)[0].history["objective"], together[0].history["objective"])
+
+
 def test_every_stack_is_reported_as_it_ends(monkeypatch, tmp_path):
     monkeypatch.setattr("unbag.training.run._CACHE", 4 * 4 * 30 * 6)  # room for four
     replicas = mixed_replicas()

@@ -78,7 +78,9 @@ def plain(replica, *, mixup=False):
         if replica.adversarial_smoothing:
             noise = uniform(derive(keys, 101, count), len(X), D)[0].double() - 0.5
             share_done = consistency_weight(step / replica.epochs, maximum=1.0)
-            loss = loss + share_done * adversarial(module, x, logits, noise, replica.adversarial_smoothing)
+            loss = loss + share_done * adversarial(
+                module, x, logits, noise, replica.adversarial_smoothing
+            )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -27,7 +27,7 @@ jobs = {
 start = time.perf_counter()
 fits = fit_many(list(jobs.values()), device="cpu", verbose=True)
 print(f"{time.perf_counter() - start:.0f} s")
-histories = {method: fit.outcome.history for method, fit in zip(jobs, fits, strict=True)}
+histories = {method: fit.history for method, fit in zip(jobs, fits, strict=True)}
 for method, history in histories.items():
     errors = ", ".join(f"{100 * e:.1f}" for e in history["test_error"][::3])
     print(f"{method}: test error {100 * history['test_error'][-1]:.2f} %  (by epoch: {errors})")

@@ -9,8 +9,8 @@ import hashlib
 import os
 from collections.abc import Mapping
 from datetime import date, time
-from functools import singledispatch
-from types import BuiltinFunctionType, FunctionType
+from functools import partial, singledispatch
+from types import BuiltinFunctionType, CodeType, EllipsisType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -122,6 +122,7 @@ def _add(value: Any, digest: _Digest) -> None:
 @_add.register(date)
 @_add.register(time)
 @_add.register(os.PathLike)
+@_add.register(EllipsisType)
 def _add_plain(value: object, digest: _Digest) -> None:
     digest.tag(type(value).__name__, repr(value))
 
@@ -181,9 +182,27 @@ def _add_function(value: Any, digest: _Digest) -> None:
     """Add a function's name, code, defaults and what it closes over."""
     digest.tag("function", f"{value.__module__}.{value.__qualname__}")
     if isinstance(value, FunctionType):
-        digest.add([value.__code__.co_code, value.__defaults__, value.__kwdefaults__])
-        digest.add([repr(constant) for constant in value.__code__.co_consts])
+        digest.add([value.__code__, value.__defaults__, value.__kwdefaults__])
         digest.add([cell.cell_contents for cell in value.__closure__ or ()])
+
+
+@_add.register(CodeType)
+def _add_code(value: CodeType, digest: _Digest) -> None:
+    """Add instructions, and the names and constants that they refer to by number."""
+    digest.tag("code")
+    digest.add([value.co_code, value.co_names, value.co_consts])
+
+
+@_add.register(MethodType)
+def _add_bound_method(value: MethodType, digest: _Digest) -> None:
+    digest.tag("method")
+    digest.add([value.__self__, value.__func__])
+
+
+@_add.register(partial)
+def _add_partial(value: "partial[object]", digest: _Digest) -> None:
+    digest.tag("partial")
+    digest.add([value.func, value.args, value.keywords])
 
 
 @_add.register(nn.Module)
@@ -202,10 +221,16 @@ def module_settings(module: nn.Module) -> tuple[object, ...]:
     """List what a module computes beside its weights: layers, their settings, shapes of weights."""
     simple = (bool, int, float, str, tuple, FunctionType, BuiltinFunctionType, type(None))
     layers = [
-        (name, type(layer).__qualname__, key, getattr(value, "__qualname__", repr(value)))
+        (name, type(layer).__qualname__, key, _setting(value))
         for name, layer in module.named_modules()
         for key, value in vars(layer).items()
         if key != "training" and isinstance(value, simple)
     ]
     weights = [(n, tuple(p.shape), p.requires_grad) for n, p in module.named_parameters()]
     return (*layers, *weights)
+
+
+def _setting(value: object) -> str:
+    if isinstance(value, FunctionType):  # many have the same name, such as <lambda>
+        return f"{value.__qualname__} {fingerprint(value.__code__)}"
+    return str(getattr(value, "__qualname__", repr(value)))

@@ -1,20 +1,19 @@
+"""fit_many: many jobs at once, and what it reports."""
+
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pytest
 import torch
-from unbag.methods.jobs import choose_batching, prepare, whole_bag_batch_size
+from small_jobs import TINY as TINY_LINEAR
+from small_jobs import make as make_small
 
 import unbag
 from unbag.exceptions import InvalidInputError, RankError
-from unbag.methods import (
-    METHODS,
-    Job,
-    default_batch_size,
-    default_epochs,
-    default_learning_rate,
-    fit_many,
-)
+from unbag.methods import METHODS, UPRR, CrossFit, Job, Method, Prop, fit_many, get_method, rehearse
 from unbag.models import MLP
-from unbag.training import TestSet
+from unbag.objectives import Proportion
+from unbag.training import TestSet, engine
 
 K, D = 3, 4
 THETA = unbag.priors.asymmetric(K, 0)
@@ -46,7 +45,7 @@ def test_many_jobs_equal_each_alone():
             make(tall if i % 2 else THETA, seed=i),
             method,
             model=small_mlp,
-            epochs=20,
+            epochs=6,
             batch_size=30,
             learning_rate=10.0 ** -(1 + i % 3),
             seed=i,
@@ -56,51 +55,58 @@ def test_many_jobs_equal_each_alone():
     together = fit_many(jobs, device="cpu", precision="float64")
     for job, fit in zip(jobs, together, strict=True):
         alone = fit_many([job], device="cpu", precision="float64")[0]
-        assert fit.outcome.stop_reason == alone.outcome.stop_reason
-        for name, values in fit.outcome.history.items():
-            np.testing.assert_allclose(values, alone.outcome.history[name], rtol=0, atol=1e-9)
-        for name, value in fit.outcome.module.state_dict().items():
-            other = alone.outcome.module.state_dict()[name]
+        assert fit.stop_reason == alone.stop_reason
+        assert (fit.method, fit.settings) == (alone.method, alone.settings)
+        for name, values in fit.history.items():
+            np.testing.assert_allclose(values, alone.history[name], rtol=0, atol=1e-9)
+        for name, value in fit.module.state_dict().items():
+            other = alone.module.state_dict()[name]
             torch.testing.assert_close(value, other, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "auto"])
 def test_the_three_priors(method):
     bags = make(sizes=[10, 20, 30])
     pi = np.array([0.2, 0.3, 0.5])
-    fit = fit_one(bags, method, test_prior=pi)
-    np.testing.assert_allclose(fit.pooled_prior, np.array([1, 2, 3]) / 6 @ THETA)
-    np.testing.assert_allclose(fit.test_prior, pi)
-    expected = fit.test_prior if method.startswith("u") else fit.pooled_prior
-    np.testing.assert_allclose(fit.output_prior, expected)
-    np.testing.assert_allclose(fit_one(bags, method).test_prior, fit.pooled_prior)
+    settings = {"epochs": 1, "model": "linear", "model_options": {}}
+    given, usual = fit_many(
+        [Job(bags, method, test_prior=pi, **settings), Job(bags, method, **settings)], device="cpu"
+    )
+    np.testing.assert_allclose(given.pooled_prior, np.array([1, 2, 3]) / 6 @ THETA)
+    np.testing.assert_allclose(given.test_prior, pi)
+    expected = given.test_prior if method.startswith("u") else given.pooled_prior
+    np.testing.assert_allclose(given.output_prior, expected)
+    np.testing.assert_allclose(usual.test_prior, given.pooled_prior)
 
 
-def test_weights_count_in_the_pooled_prior():
+@pytest.mark.parametrize("method", ["prop", "consistency", CrossFit(rounds=0)])
+def test_weights_count_in_the_pooled_prior(method):
     bags = make(sizes=[10, 20, 30])
     weight = np.where(bags.bag_index == 0, 5.0, 1.0)
-    fit = fit_one(bags, "prop", sample_weight=weight)
+    fit = fit_one(bags, method, sample_weight=weight)
     np.testing.assert_allclose(fit.pooled_prior, np.array([50, 20, 30]) / 100 @ THETA)
 
 
 def test_methods_of_the_rewritten_risk_refuse_what_cannot_be_told_apart():
     theta = [[0.6, 0.2, 0.2], [0.2, 0.4, 0.4], [0.4, 0.3, 0.3]]
     bags = make(theta)
+    others = []
     for method in METHODS:
         if method.startswith("u"):
             with pytest.raises(RankError, match="classes 1, 2 cannot be told apart"):
                 fit_one(bags, method)
         else:
-            fit = fit_one(bags, method)
-            assert np.isnan(fit.outcome.history["empirical_risk"]).all()
-            assert np.isfinite(fit.outcome.history["objective"]).all()
+            others.append(Job(bags, method, epochs=1, model="linear"))
+    for fit in fit_many(others, device="cpu"):
+        assert np.isnan(fit.history["empirical_risk"]).all()
+        assert np.isfinite(fit.history["objective"]).all()
 
 
 def test_bags_without_rows_are_left_out():
     bags = make(unbag.priors.non_square(K, 1))
     kept = bags.take(bags.bag_index != 4)
     fit = fit_one(kept, "u-prr")
-    assert fit.outcome.history["partial_risks"].shape == (3, 5, K)
+    assert fit.history["partial_risks"].shape == (3, 5, K)
     np.testing.assert_allclose(fit.pooled_prior, kept.pooled_prior)
 
 
@@ -120,7 +126,7 @@ def full_batch(bags, method, weight=None, batching="stratified"):
         sample_weight=weight,
         batching=batching,
     )
-    return fit.outcome.module.state_dict()
+    return fit.module.state_dict()
 
 
 # prop-cr and consistency change rows at random; the others form pairs of rows, which a repeated
@@ -145,18 +151,19 @@ def test_biased_stratified_batches_use_the_true_bag_shares():
     X, y = rows(300)
     bags = unbag.make_bags(X, y, THETA, sizes=[57, 2, 1], random_state=0)
     job = Job(bags, "biased", batch_size=6, epochs=1, learning_rate=1e-12, model=linear)
-    history = fit_many([job], device="cpu", precision="float64")[0].outcome.history
+    history = fit_many([job], device="cpu", precision="float64")[0].history
     major = history["partial_risks"][0][np.arange(3), THETA.argmax(1)]
     shares = np.array([57, 2, 1]) / 60
     np.testing.assert_allclose(history["objective"][0], shares @ major, rtol=1e-9)
+    shuffled = replace(job, batching="shuffled")
+    assert get_method("biased").replica(shuffled).objective.bag_shares is None
 
 
 def test_the_module_has_all_digits_of_the_precision():
+    job = Job(make(), "prop", **TINY)
     types = {
         precision: next(
-            fit_many([Job(make(), **TINY)], device="cpu", precision=precision)[
-                0
-            ].outcome.module.parameters()
+            fit_many([job], device="cpu", precision=precision)[0].module.parameters()
         ).dtype
         for precision in ("float32", "float64")
     }
@@ -168,10 +175,10 @@ def test_the_test_error_is_under_the_test_prior():
     pi = np.array([0.98, 0.01, 0.01])
     fit = fit_one(make(), "biased", test_prior=pi, epochs=20, test=TestSet(X, y))
     with torch.no_grad():
-        logits = fit.outcome.module(torch.as_tensor(X)).numpy()
+        logits = fit.module(torch.as_tensor(X)).numpy()
     shifted = logits + np.log(pi / fit.output_prior)
     error = (shifted.argmax(1) != y).mean()
-    assert fit.outcome.history["test_error"][-1] == pytest.approx(error)
+    assert fit.history["test_error"][-1] == pytest.approx(error)
     assert error > (logits.argmax(1) != y).mean() + 0.05
 
 
@@ -180,12 +187,12 @@ def test_a_class_that_the_test_prior_excludes_is_never_predicted_in_tests():
     pi = np.array([0.0, 0.5, 0.5])
     test = TestSet(X[y == 0], y[y == 0])
     fit = fit_one(make(), "biased", test_prior=pi, epochs=20, test=test)
-    assert fit.outcome.history["test_error"][-1] == 1
+    assert fit.history["test_error"][-1] == 1
 
 
-def test_unknown_hyperparameters_and_wrong_lengths():
-    with pytest.raises(InvalidInputError, match="'biased' has no hyperparameter 'alpha'"):
-        fit_one(make(), "biased", hyperparameters={"alpha": 0.5})
+def test_unknown_settings_and_wrong_lengths():
+    with pytest.raises(InvalidInputError, match="The method 'biased' has no setting 'alpha'"):
+        get_method("biased", alpha=0.5)
     with pytest.raises(InvalidInputError, match="sample_weight must be a positive number"):
         fit_one(make(), sample_weight=np.ones(5))
     for bad in (-1.0, 0.0, np.nan):
@@ -206,6 +213,14 @@ def test_jobs_must_be_a_sequence_of_jobs():
         fit_many(Job(make()))
     with pytest.raises(InvalidInputError, match="bags of type Bags, got tuple"):
         fit_many([Job((1, 2))])
+    with pytest.raises(InvalidInputError, match="bags of type Bags, got Bags"):
+        fit_many([make()])
+
+
+def test_rows_held_out_have_the_classes_of_training():
+    other = unbag.Bags(*rows(), unbag.ClassPriors(THETA, [0, 1, 2], ["a", "b", "c"]))
+    with pytest.raises(InvalidInputError, match="held_out must be Bags of the classes 0, 1, 2"):
+        fit_one(make(), "prop", held_out=other)
 
 
 @pytest.mark.parametrize(
@@ -224,47 +239,54 @@ def test_bad_test_sets(rows, labels, message):
         fit_one(bags, test=TestSet(X, y))
 
 
-def test_hyperparameters_reach_the_objective():
-    one, other = (
-        fit_one(make(), "u-prr", hyperparameters={"alpha": a}).outcome.history["objective"]
-        for a in (0.1, 0.9)
-    )
+def test_a_rehearsal_checks_without_training(monkeypatch):
+    monkeypatch.setattr(engine.Stack, "run", None)
+    rehearse(Job(make(), "crossfit"))
+    with pytest.raises(InvalidInputError, match="test.y must be one class for each"):
+        rehearse(Job(make(), test=TestSet(np.zeros((4, D)), np.zeros(3, int))))
+    with pytest.raises(InvalidInputError, match="loss must be 'cross-entropy'"):
+        rehearse(Job(make(), "crossfit", loss="generalized-cross-entropy"))
+
+
+def test_settings_reach_the_objective():
+    one, other = (fit_one(make(), UPRR(alpha=a)).history["objective"] for a in (0.1, 0.9))
     assert not np.allclose(one, other)
+
+
+def test_the_settings_of_a_job_reach_its_training():
+    bags, weight = make(), np.linspace(1, 2, 90)
+    job = Job(
+        bags,
+        test_prior=[0.2, 0.3, 0.5],
+        learning_rate=0.3,
+        weight_decay=0.2,
+        batch_size=7,
+        epochs=9,
+        batching="shuffled",
+        seed=4,
+        sample_weight=weight,
+        test=TestSet(*rows()),
+        held_out=bags,
+        patience=5,
+        model_options={"width": 6},
+    )
+    replica = Prop().replica(job)
+    names = ("learning_rate", "weight_decay", "batch_size", "epochs", "batching", "seed", "test")
+    for name in (*names, "held_out", "patience"):
+        assert getattr(replica, name) == getattr(job, name), name
+    np.testing.assert_array_equal(replica.sample_weight, weight)
+    np.testing.assert_allclose(replica.test_prior, [0.2, 0.3, 0.5])
+    assert 6 in replica.widths
+    assert Prop().replica(Job(bags)).weight_decay == 1e-5
+    assert Prop().replica(Job(bags)).epochs == 100
+    assert not Prop().replica(job).stop_when_negative
+    assert get_method("u-stop").replica(job).stop_when_negative
 
 
 def test_seeds_decide():
-    one, again, other = (fit_one(make(), seed=s).outcome.history["objective"] for s in (1, 1, 2))
+    one, again, other = (fit_one(make(), "prop", seed=s).history["objective"] for s in (1, 1, 2))
     np.testing.assert_array_equal(one, again)
     assert not np.allclose(one, other)
-
-
-@pytest.mark.parametrize("n", [1, 10, 512, 769, 5000, 7490, 10**5, 10**7])
-def test_defaults_are_in_their_ranges(n):
-    batch = default_batch_size(n)
-    assert min(n, 350) <= batch <= 2100
-    assert n % batch < n / 20  # equal batches leave out few rows
-    assert 20 <= default_epochs(n) <= 100
-    assert 1e-3 <= default_learning_rate(n) <= 2.1e-3
-
-
-@pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [([20] * 40, "whole-bags"), ([20] * 20, "stratified"), ([700] * 40, "stratified")],
-)
-def test_small_bags_are_kept_whole(sizes, expected):
-    assert choose_batching(np.array(sizes)) == expected
-
-
-def test_batches_of_whole_bags():
-    assert whole_bag_batch_size(np.array([300, 300, 300])) == 600
-    assert whole_bag_batch_size(np.array([100] * 3)) == 300
-    assert whole_bag_batch_size(np.array([1, 2, 400] * 10)) == 800
-    bags = make()
-    theta = np.repeat(THETA, 15, 0)
-    small = unbag.Bags(bags.X, np.repeat(np.arange(45), 2), theta)
-    assert prepare(Job(small, "prop"), "float32")[0].batching == "whole-bags"
-    assert prepare(Job(small, "prop", batching="shuffled"), "float32")[0].batching == "shuffled"
-    assert prepare(Job(bags, "prop"), "float32")[0].batching == "stratified"
 
 
 def test_whole_bags_make_the_proportion_loss_learn_from_small_ones():
@@ -278,75 +300,76 @@ def test_whole_bags_make_the_proportion_loss_learn_from_small_ones():
     test = TestSet(X, y)
     settings = {"epochs": 15, "batch_size": 80, "learning_rate": 5e-3, "test": test}
     errors = [
-        fit_one(bags, "prop", **settings, batching=batching).outcome.history["test_error"][-1]
+        fit_one(bags, "prop", **settings, batching=batching).history["test_error"][-1]
         for batching in ("auto", "shuffled")
     ]
     assert errors[0] < 0.12
     assert errors[1] > errors[0] + 0.02
 
 
-def test_consistency_keeps_rows_out_and_calibrates():
-    X, y = rows(600)
-    bags = unbag.make_bags(X, y, THETA, random_state=0)
-    job = Job(bags, "consistency", epochs=4, seed=3, sample_weight=np.linspace(1, 2, bags.n_rows))
-    replica, (pooled, *_) = prepare(job, "float32")
-    assert replica.bags.n_rows + replica.predicted.n_rows == bags.n_rows
-    assert 0.2 * bags.n_rows < replica.predicted.n_rows < 0.35 * bags.n_rows
-    kept = {row.tobytes() for row in np.asarray(replica.predicted.X)}
-    assert not any(row.tobytes() in kept for row in np.asarray(replica.bags.X))
-    assert len(replica.sample_weight) == replica.bags.n_rows
-    np.testing.assert_allclose(pooled, np.average(THETA[bags.bag_index], 0, job.sample_weight))
-    fit = fit_many([job], device="cpu")[0]
-    assert 0.4 <= fit.calibration.temperature <= 8
-    out, scaled = replica.predicted, fit.outcome.logits / fit.calibration.temperature
-    eta = torch.softmax(torch.from_numpy(scaled), 1).numpy()
-    gain = np.exp(np.log((eta * (THETA / pooled)[out.bag_index]).sum(1)).mean())
-    said = f"bags of {out.n_rows} rows kept out are {gain:.2f} times as likely as by chance"
-    assert said in fit.outcome.stop_reason
-    assert gain > 1.05
+# ------------------------------------------------------------------------------- what is reported
 
 
-def test_consistency_mirrors_images_of_three_colours_only():
-    rng = np.random.default_rng(0)
-    for shape, flip in (((3, 8, 8), True), ((1, 8, 8), False), ((8, 8), False)):
-        X = rng.random((90, *shape), dtype=np.float32)
-        bags = unbag.make_bags(X, np.arange(90) % K, THETA, random_state=0)
-        assert prepare(Job(bags, "consistency"), "float32")[0].pseudo_labels.flip == flip
-        own = prepare(Job(bags, "consistency", hyperparameters={"flip": not flip}), "float32")[0]
-        assert own.pseudo_labels.flip != flip
+@dataclass(frozen=True)
+class Stages(Method):
+    """A method of so many trainings."""
+
+    name = "stages"
+    summary = "trainings of growing length"
+    count: int = 1
+
+    def fit(self, job):
+        for epochs in range(1, self.count + 1):
+            (fit,) = yield [job.replica(job.objective(Proportion), epochs=epochs)]
+        return fit
 
 
-def test_consistency_learns():
-    X, y = rows(900, seed=2)
-    bags = unbag.make_bags(X, y, THETA, random_state=0)
-    settings = {"epochs": 30, "batch_size": 128, "model_options": {"width": 32, "depth": 3}}
-    fit = fit_one(bags, "consistency", **settings, test=TestSet(X, y))
-    assert fit.outcome.history["test_error"][-1] < 0.16  # 0.11 with labels
+def test_methods_go_through_their_trainings_in_step(monkeypatch):
+    stacks = []
+    inner = engine.Stack.run
+    monkeypatch.setattr(
+        engine.Stack,
+        "run",
+        lambda self, *a: (stacks.append(len(self.replicas)), inner(self, *a))[1],
+    )
+    jobs = [Job(make_small(), Stages(count), seed=count, **TINY_LINEAR) for count in (3, 1, 2)]
+    fits = fit_many(jobs, device="cpu")
+    assert [fit.n_epochs for fit in fits] == [3, 1, 2]
+    assert stacks == [3, 2, 1]
+    assert [fit.settings for fit in fits] == [{"count": 3}, {"count": 1}, {"count": 2}]
 
 
-def test_consistency_learns_with_a_residual_network():
-    rng = np.random.default_rng(0)
-    y = np.arange(240) % K
-    X = rng.random((240, 1, 8, 8), dtype=np.float32)
-    X[np.arange(240), 0, 2 * y] += 1.0  # a bright line
-    bags = unbag.make_bags(X, y, THETA, random_state=0)
-    job = Job(bags, "consistency", model="resnet20", epochs=8, batch_size=60, test=TestSet(X, y))
-    history = fit_many([job], device="cpu")[0].outcome.history
-    assert history["objective"][-1] < history["objective"][0] - 0.1
-    assert history["test_error"][-1] < 0.45  # chance has 0.67
+def test_what_ended_is_reported_and_its_checkpoints_are_deleted(tmp_path):
+    reports = []
+
+    def report(fits):
+        # Those that are reported next still have theirs.
+        reports.append((sorted(fits), bool(list(tmp_path.rglob("*.safetensors")))))
+
+    jobs = [Job(make_small(), "prop", **TINY_LINEAR), Job(make_small(), Stages(2), model="linear")]
+    fits = fit_many(jobs, device="cpu", checkpoint=tmp_path, on_finish=report)
+    assert reports == [([0], True), ([1], True)]
+    assert not list(tmp_path.rglob("*.safetensors"))
+    reported = {}
+    again = fit_many(jobs, device="cpu", on_finish=reported.update)
+    assert all(reported[i] is fit for i, fit in enumerate(again))
+    assert [fit.n_epochs for fit in fits] == [2, 2]
 
 
-def test_residual_networks_learn_pseudo_labels_by_gradient_descent_where_bags_differ():
-    X = np.random.default_rng(0).normal(size=(10_000, 4, 4)).astype(np.float32)
-    faint = np.full((3, 3), 0.3) + 0.1 * np.eye(3)
-    clear = np.full((3, 3), 0.1) + 0.7 * np.eye(3)
+def test_jobs_that_share_a_stack_with_unfinished_ones_are_reported_at_the_end(tmp_path):
+    reports = []
+    jobs = [Job(make_small(), Stages(count), **TINY_LINEAR) for count in (2, 1)]
+    fit_many(
+        jobs, device="cpu", checkpoint=tmp_path, on_finish=lambda fits: reports.append(set(fits))
+    )
+    assert reports == [{0, 1}]
+    assert not list(tmp_path.rglob("*.safetensors"))
 
-    def learns(theta=clear, model="resnet20", n=10_000, **settings):
-        bags = unbag.Bags(X[:n], np.arange(n) % 3, theta)
-        replica, _ = prepare(Job(bags, "consistency", model=model, **settings), "float32")
-        return replica.optimizer, replica.learning_rate, float(replica.objective.matching)
 
-    assert learns() == ("sgd", 0.1, 0)
-    assert learns(hyperparameters={"matching": 2.0}) == ("adam", 2e-3, 2)
-    assert learns(learning_rate=0.03) == ("adam", 0.03, 8)
-    assert learns(faint) == learns(model="mlp") == learns(n=9_999) == ("adam", 2e-3, 8)
+def test_runs_that_share_a_folder_keep_their_checkpoints_apart(tmp_path):
+    one, other = (Job(make_small(seed=s), CrossFit(rounds=1), **TINY_LINEAR) for s in (1, 2))
+    fit_many([one], device="cpu", checkpoint=tmp_path)
+    kept = set(tmp_path.rglob("*.safetensors"))
+    assert len(kept) == 3  # the start, a round, the last network
+    fit_many([other], device="cpu", checkpoint=tmp_path, on_finish=lambda _: None)
+    assert set(tmp_path.rglob("*.safetensors")) == kept

@@ -5,16 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from small_jobs import THETA, WEAK, K, small_bags
 
 import unbag
-from unbag.methods import Job
-from unbag.methods.crossfit import CrossFit
+from unbag.methods import CrossFit, Job
+from unbag.methods.crossfit import CrossFitting
 from unbag.methods.smoothing import Smoothing, principal_deviation, spread
 from unbag.training import train
-
-K = 3
-THETA = np.array([[0.6, 0.3, 0.1], [0.1, 0.6, 0.3], [0.3, 0.1, 0.6]])
-FAINT = np.full((3, 3), 0.3) + 0.1 * np.eye(3)
 
 
 def gaussians(n=600, shape=(8, 8), distance=12.0):
@@ -28,30 +25,33 @@ def gaussians(n=600, shape=(8, 8), distance=12.0):
 
 def make_job(theta=THETA, *, data=None, smoothing=None, **settings):
     bags = unbag.make_bags(*(gaussians() if data is None else data), theta, random_state=0)
-    hyperparameters = {} if smoothing is None else {"smoothing": smoothing}
     options = {"epochs": 2, "model_options": {"depth": 2, "width": 8}, **settings}
-    return Job(bags, "crossfit", hyperparameters=hyperparameters, **options)
+    return Job(bags, CrossFit(adversarial_smoothing=smoothing), **options)
+
+
+def describe(job):
+    return CrossFitting(job.method, job)
 
 
 def begin(job):
-    crossfit = CrossFit(job, "float32")
-    crossfit.take_start(train(crossfit.start(), device="cpu"))
+    crossfit = describe(job)
+    crossfit.use_start(train(crossfit.start(), device="cpu"))
     return crossfit
 
 
 def run_round(crossfit):
-    """Radii of the networks of a round, which is run."""
+    """Run a round; return the radius of its networks, and whether rounds go on."""
     replicas = crossfit.round()
-    crossfit.take_round(train(replicas, device="cpu"))
-    (radius,) = {replica.smoothing for replica in replicas}
-    return radius
+    goes_on = crossfit.use_round(train(replicas, device="cpu"))
+    (radius,) = {replica.adversarial_smoothing for replica in replicas}
+    return radius, goes_on
 
 
 @pytest.fixture
 def verdicts(monkeypatch):
     """What the bags of rows kept out are made to say of each round after the first."""
     said = []
-    monkeypatch.setattr("unbag.methods.kept_out.KeptOut.worse", lambda *_: said.pop(0))
+    monkeypatch.setattr("unbag.methods.kept_out.KeptOut.is_worse", lambda *_: said.pop(0))
     return said
 
 
@@ -95,15 +95,14 @@ def test_rows_of_very_many_numbers_are_sampled(monkeypatch):
 
 
 def test_mlps_on_images_are_smoothed_unless_bags_are_small():
-    def radius(shape=(8, 8), layered=True, whole=False, share=None):
+    def radius(shape=(8, 8), applies=True, share=None):
         bags = unbag.Bags(*gaussians(shape=shape), THETA)
-        made = Smoothing(share, bags, layered=layered, whole=whole)
-        return made.radius / spread(bags)
+        return Smoothing(share, bags, applies=applies).radius / spread(bags)
 
     assert radius() == radius((1, 8, 8)) == pytest.approx(0.2)
     assert radius((64,)) == radius((9, 7)) == 0
-    assert radius(layered=False) == radius(whole=True) == radius(share=0) == 0
-    assert radius((5,), layered=False, whole=True, share=0.3) == pytest.approx(0.3)
+    assert radius(applies=False) == radius(share=0) == 0
+    assert radius((5,), applies=False, share=0.3) == pytest.approx(0.3)
 
 
 def test_rows_that_differ_little_in_every_direction_are_not_smoothed():
@@ -112,90 +111,114 @@ def test_rows_that_differ_little_in_every_direction_are_not_smoothed():
     for factor, there in ((1, False), (5, True)):
         X[:, 0] *= factor
         bags = unbag.Bags(X.reshape(900, 10, 10), np.arange(900) % 3, THETA)
-        assert (Smoothing(None, bags, layered=True, whole=False).radius > 0) == there
-        assert Smoothing(0.2, bags, layered=True, whole=False).radius > 0
+        assert (Smoothing(None, bags, applies=True).radius > 0) == there
+        assert Smoothing(0.2, bags, applies=True).radius > 0
 
 
 def test_jobs_tell_what_networks_and_bags_they_have():
     def radius(job):
-        return CrossFit(job, "float32")._smoothing.radius
+        return describe(job).smoothing.radius
 
     assert radius(make_job()) > 0
     assert radius(make_job(model="linear", model_options={})) == 0
-    X, y = gaussians(960)
-    bag = np.arange(960) // 12
-    theta = np.zeros((80, K))
-    np.add.at(theta, (bag, y), 1 / 12)
-    assert radius(dataclasses.replace(make_job(), bags=unbag.Bags(X, bag, theta))) == 0
-    images = unbag.Bags(X[:120].reshape(-1, 1, 8, 8), bag[:120] % 3, THETA)
-    assert radius(Job(images, "crossfit", model="resnet20")) == 0
-    assert radius(Job(images, "crossfit")) > 0
+    X, _ = gaussians(960)
+    small = small_bags(960)
+    whole = unbag.Bags(X, small.bag_index, small.priors)
+    assert radius(dataclasses.replace(make_job(), bags=whole)) == 0
+    images = unbag.Bags(X[:120].reshape(-1, 1, 8, 8), np.arange(120) % 3, THETA)
+    assert radius(Job(images, CrossFit(), model="resnet20")) == 0
+    assert radius(Job(images, CrossFit())) > 0
 
 
-@pytest.mark.parametrize("theta", [THETA, FAINT])
+@pytest.mark.parametrize("theta", [THETA, WEAK])
 def test_the_second_round_is_smoothed_and_then_the_last_network(theta, verdicts):
     crossfit = begin(make_job(theta))
-    radius = 0.2 * spread(crossfit._replica.bags)
-    assert run_round(crossfit) == 0
-    assert crossfit.last().smoothing == 0
+    radius = 0.2 * spread(crossfit.bags)
+    assert run_round(crossfit) == (0, True)
+    assert crossfit.last().adversarial_smoothing == 0
     verdicts += [False, True]
-    assert run_round(crossfit) == pytest.approx(radius)
-    assert crossfit.last().smoothing == pytest.approx(radius)
-    assert run_round(crossfit) == pytest.approx(radius)
-    assert crossfit.ended  # a later one that is worse ends the rounds
-    assert crossfit.rounds == 2
-    assert crossfit.last().smoothing == pytest.approx(radius)
+    assert run_round(crossfit) == (pytest.approx(radius), True)
+    assert crossfit.last().adversarial_smoothing == pytest.approx(radius)
+    # A later one that is worse ends the rounds.
+    assert run_round(crossfit) == (pytest.approx(radius), False)
+    assert crossfit.n_accepted == 2
+    assert crossfit.last().adversarial_smoothing == pytest.approx(radius)
     fit = crossfit.finish(train([crossfit.last()], device="cpu")[0])
-    assert fit.outcome.stop_reason.startswith("2 rounds with mixup and smoothing after a start")
+    expected = "Trained with cross-fitting (2 rounds, mixup, adversarial smoothing). Another round"
+    assert fit.stop_reason.startswith(expected)
 
 
 def test_a_smoothed_round_that_is_worse_is_run_again_without(verdicts):
     crossfit = begin(make_job())
     run_round(crossfit)
-    before = crossfit._log_eta
+    before = crossfit.log_eta
     verdicts += [True, False, True]
-    assert run_round(crossfit) > 0
-    assert (crossfit.rounds, crossfit.ended) == (1, False)
-    np.testing.assert_array_equal(crossfit._log_eta, before)
-    assert run_round(crossfit) == 0
-    assert crossfit.rounds == 2
-    assert crossfit.last().smoothing == 0
-    run_round(crossfit)
-    assert crossfit.ended
+    radius, goes_on = run_round(crossfit)
+    assert radius > 0
+    assert goes_on
+    assert crossfit.n_accepted == 1
+    np.testing.assert_array_equal(crossfit.log_eta, before)
+    assert run_round(crossfit) == (0, True)
+    assert crossfit.n_accepted == 2
+    assert crossfit.last().adversarial_smoothing == 0
+    assert run_round(crossfit) == (0, False)
     fit = crossfit.finish(train([crossfit.last()], device="cpu")[0])
-    assert fit.outcome.stop_reason.startswith("2 rounds with mixup after a start")
+    assert fit.stop_reason.startswith("Trained with cross-fitting (2 rounds, mixup). Another rou")
 
 
 def test_a_smoothed_round_that_diverges_is_run_again_without():
-    crossfit = begin(make_job())
-    run_round(crossfit)
-    outcomes = train(crossfit.round(), device="cpu")
-    outcomes[1] = dataclasses.replace(outcomes[1], diverged=True)
-    crossfit.take_round(outcomes)
-    assert (crossfit.rounds, crossfit.failed, crossfit.ended) == (1, None, False)
-    assert {replica.smoothing for replica in crossfit.round()} == {0}
-    crossfit.take_round(outcomes)
-    assert crossfit.failed is outcomes[1]
+    job = make_job()
+    trainings, fits, radii = describe(job).trainings(), None, []
+    with pytest.raises(StopIteration) as end:
+        while True:
+            wanted = next(trainings) if fits is None else trainings.send(fits)
+            radii.append(wanted[0].adversarial_smoothing)
+            fits = train(wanted, device="cpu")
+            if len(radii) >= 3:  # the start, the first round, and what follows
+                fits[1] = dataclasses.replace(fits[1], diverged=True, stop_reason=str(len(radii)))
+    assert radii[:2] == [0, 0]
+    assert radii[2] > 0
+    assert radii[3:] == [0]
+    failed = end.value.value
+    assert failed.diverged
+    assert failed.stop_reason == "4"
+    assert failed.calibration is None
+
+
+def test_a_start_or_a_first_round_that_diverges_ends_the_job():
+    for last in (1, 2):
+        trainings, fits = describe(make_job(smoothing=0.2)).trainings(), None
+        with pytest.raises(StopIteration) as end:
+            for stage in range(1, 4):
+                fits = train(
+                    next(trainings) if fits is None else trainings.send(fits), device="cpu"
+                )
+                if stage == last:
+                    fits[1] = dataclasses.replace(fits[1], diverged=True, stop_reason="infinite")
+        assert stage == last + 1
+        assert end.value.value.diverged
+        assert end.value.value.stop_reason == "infinite"
 
 
 def test_rows_whose_distances_overflow_are_not_smoothed():
     X, y = gaussians()
     bags = unbag.Bags(1e160 * X.astype(np.float64), y, THETA)
-    assert Smoothing(None, bags, layered=True, whole=False).radius == 0
+    assert Smoothing(None, bags, applies=True).radius == 0
 
 
 def test_a_radius_that_is_given_is_on_no_trial(verdicts):
     crossfit = begin(make_job(smoothing=0.4, data=gaussians(shape=(9,), distance=0.5)))
-    assert crossfit.last().smoothing == pytest.approx(0.4 * spread(crossfit._replica.bags))
-    assert run_round(crossfit) == 0
+    assert crossfit.last().adversarial_smoothing == pytest.approx(0.4 * spread(crossfit.bags))
+    assert run_round(crossfit) == (0, True)
     verdicts.append(True)
-    assert run_round(crossfit) > 0
-    assert crossfit.ended
-    assert crossfit.last().smoothing > 0
+    radius, goes_on = run_round(crossfit)
+    assert radius > 0
+    assert not goes_on
+    assert crossfit.last().adversarial_smoothing > 0
 
 
 def test_labels_need_no_rounds_and_smooth_nothing_unless_told():
     labelled = unbag.Bags(*gaussians(), np.eye(K))
     for share, there in ((None, False), (0.2, True)):
         job = dataclasses.replace(make_job(smoothing=share), bags=labelled)
-        assert (CrossFit(job, "float32").last().smoothing > 0) == there
+        assert (describe(job).last().adversarial_smoothing > 0) == there

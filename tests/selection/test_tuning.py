@@ -1,8 +1,8 @@
 """The search over methods and hyperparameters: on tiny models, but the whole way."""
 
 import numpy as np
+import optuna
 import pytest
-from sklearn.datasets import load_digits
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
@@ -10,31 +10,37 @@ from sklearn.preprocessing import StandardScaler
 
 import unbag
 from unbag.exceptions import InvalidInputError, TrainingDivergedError
+from unbag.identity import hash_rows
+from unbag.methods import UPRR, CrossFit
 from unbag.selection import accuracy_scorer, likelihood_scorer, tune
 from unbag.selection.tuning import SCORERS
 
-THETA = unbag.priors.symmetric(10, 0.6)
+K, D = 3, 5
+THETA = unbag.priors.symmetric(K, 0.6)
 SEARCH = {
     "method": ["u-prr", "prop"],
-    "learning_rate": (1e-3, 1e-2, "log"),
-    "alpha": (0.3, 0.9),
-    "width": [8, 16],
+    "learning_rate": (1e-2, 1e-1, "log"),
+    "method__alpha": (0.3, 0.9),
+    "width": [4, 8],
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def bags():
-    X, y = load_digits(return_X_y=True)
-    return unbag.make_bags(X / 16, y, THETA, random_state=0)
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, K, 600)
+    X = (rng.normal(size=(600, D)) + 2.5 * np.eye(K, D)[y]).astype(np.float32)
+    return unbag.make_bags(X, y, THETA, random_state=0)
 
 
 def make(**settings):
-    return unbag.UnbagClassifier(THETA, **{"epochs": 8, "random_state": 3, **settings})
+    defaults = {"method": "prop", "epochs": 8, "depth": 2, "width": 8, "learning_rate": 0.03}
+    return unbag.UnbagClassifier(THETA, **{**defaults, "random_state": 3, **settings})
 
 
 def run(bags, estimator=None, **settings):
     defaults = {"search": SEARCH, "n_trials": 6, "storage": None, "at_once": 3}
-    return tune(bags.X, bags.bag_ids, estimator or make(method="prop"), **{**defaults, **settings})
+    return tune(bags.X, bags.bag_ids, estimator or make(), **{**defaults, **settings})
 
 
 def test_a_search(bags):
@@ -46,46 +52,133 @@ def test_a_search(bags):
     given, *drawn = result.trials
     assert given["params"] == {}
     for trial in drawn:
-        assert ("alpha" in trial["params"]) == (trial["params"]["method"] == "u-prr")
-        assert 1e-3 <= trial["params"]["learning_rate"] <= 1e-2
+        assert ("method__alpha" in trial["params"]) == (trial["params"]["method"] == "u-prr")
+        assert 1e-2 <= trial["params"]["learning_rate"] <= 1e-1
+        assert trial["params"]["width"] in (4, 8)
     clf = result.best_estimator
-    assert {k: clf.get_params()[k] for k in result.best_params} == result.best_params
+    for name, value in result.best_params.items():
+        if name.startswith("method__"):
+            assert clf.settings_[name.removeprefix("method__")] == value
+        else:
+            assert (clf.method_ if name == "method" else getattr(clf, name)) == value
     # The evaluation is of rows that were in no other part.
     n = bags.n_rows
-    assert result.evaluation.n_rows == pytest.approx(0.2 * n, abs=12)
+    assert result.evaluation.n_rows == result.held_out.n_rows == pytest.approx(0.2 * n, abs=15)
     assert len(clf.row_hashes_) <= n - result.evaluation.n_rows
-    truth = (clf.predict(load_digits().data / 16) == load_digits().target).mean()
-    assert truth > 0.6
+    accuracy = (clf.predict(bags.X) == bags.labels).mean()
+    assert accuracy > 0.6
     low, high = result.evaluation.interval
-    assert low - 0.1 < truth < high + 0.1
+    assert low - 0.1 < accuracy < high + 0.1
+
+
+@pytest.fixture
+def scored(monkeypatch):
+    """Estimators and rows, as they are scored."""
+    calls = []
+
+    def watched(estimator, X, y):
+        calls.append((estimator, X, y))
+        return likelihood_scorer(estimator, X, y)
+
+    monkeypatch.setitem(SCORERS, "likelihood", watched)
+    return calls
+
+
+def hashes(rows):
+    return set(hash_rows(np.asarray(rows)).tolist())
+
+
+def test_trials_are_scored_on_rows_that_trained_none_of_them(bags, scored):
+    result = run(bags, n_trials=3)
+    untouched = hashes(result.held_out.X)
+    (validation,) = {frozenset(hashes(X)) for _, X, _ in scored}
+    for estimator, X, y in scored:
+        trained = set(estimator.row_hashes_.tolist())
+        assert trained.isdisjoint(validation)
+        assert trained.isdisjoint(untouched)
+        assert len(X) == len(y) == pytest.approx(0.2 * bags.n_rows, abs=15)
+        # The winner is fitted again on both parts, and evaluated on the third.
+        assert set(result.best_estimator.row_hashes_.tolist()) == trained | validation
+        assert hashes(result.training.X) == trained | validation
+    assert untouched.isdisjoint(validation)
+    expected = unbag.evaluate(result.best_estimator, result.held_out)
+    assert float(result.evaluation.accuracy) == float(expected.accuracy)
+
+
+def test_trials_are_given_up_after_a_quarter_of_their_epochs(bags, scored, monkeypatch):
+    monkeypatch.setattr("optuna.trial.Trial.should_prune", lambda trial: trial.number == 1)
+    result = run(bags, n_trials=3)
+    assert [trial["state"] for trial in result.trials] == ["COMPLETE", "PRUNED", "COMPLETE"]
+    assert [estimator.n_iter_ for estimator, _, _ in scored] == [2, 2, 2, 8, 8]
+    first = [likelihood_scorer(*call) for call in scored[:3]]
+    whole = [likelihood_scorer(*call) for call in scored[3:]]
+    assert [trial["score"] for trial in result.trials] == [whole[0], None, whole[1]]
+    assert set(first).isdisjoint(whole)
+
+
+def test_the_seed_splits_the_rows_and_is_that_of_every_model(bags, scored):
+    one, again, other = (run(bags, n_trials=1, random_state=seed) for seed in (0, 0, 1))
+    parts = [(hashes(r.held_out.X), hashes(r.training.X)) for r in (one, again, other)]
+    assert parts[0] == parts[1]
+    assert parts[0][0] != parts[2][0]
+    assert parts[0][1] != parts[2][1]
+    assert [estimator.random_state for estimator, _, _ in scored] == [0, 0, 0, 0, 1, 1]
+    assert len({frozenset(hashes(X)) for _, X, _ in scored}) == 2
+    # A source of random numbers in the estimator is not drawn from.
+    same = run(bags, make(random_state=np.random.default_rng(5)), n_trials=1)
+    assert same.trials == one.trials
+
+
+def test_settings_of_the_method_of_the_estimator_are_searched(bags):
+    search = {"method__rounds": [0, 1], "method__balanced": [True, False]}
+    given = make(method=CrossFit(folds=2, mixup=False), model="linear", epochs=1)
+    result = run(bags, given, search=search, n_trials=2, at_once=2)
+    assert set(result.trials[1]["params"]) == set(search)
+    settings = result.best_estimator.settings_
+    assert (settings["folds"], settings["mixup"]) == (2, False)
+    alpha = run(
+        bags, make(method=UPRR(alpha=0.5)), search={"method__alpha": (0.1, 0.2)}, n_trials=2
+    )
+    assert 0.1 <= alpha.trials[1]["params"]["method__alpha"] <= 0.2
+
+
+def test_a_search_with_corrected_shares_begins_anew(bags, tmp_path):
+    storage = f"sqlite:///{tmp_path}/study.db"
+    names = ["a", "b", "c"]
+    corrected = THETA.copy()
+    corrected[1] = [0.19, 0.62, 0.19]
+    for number, theta in ((1, THETA), (2, THETA), (1, corrected)):
+        priors = unbag.ClassPriors(theta, names, ["x", "y", "z"])
+        ids = np.array(names)[bags.bag_index]
+        estimator = make().set_params(priors=priors)
+        search = {"learning_rate": (0.01, 0.02)}
+        options = {"search": search, "storage": storage, "at_once": 1}
+        result = tune(bags.X, ids, estimator, n_trials=number, **options)
+        assert len(result.trials) == number
+    assert len(optuna.get_all_study_names(storage)) == 2
 
 
 def test_the_estimator_as_it_is_given_is_tried_first_and_once(bags, tmp_path):
     storage = f"sqlite:///{tmp_path}/study.db"
-    good = make(method="prop", learning_rate=1e-2, epochs=20)
-    bad = {"learning_rate": (1e-6, 2e-6)}
+    good, bad = make(epochs=10), {"learning_rate": (1e-6, 2e-6)}
     for n_trials in (1, 3):
         result = run(bags, good, search=bad, n_trials=n_trials, at_once=2, storage=storage)
         assert result.best_params == {}
     assert [trial["params"] == {} for trial in result.trials] == [True, False, False]
-    assert result.best_estimator.learning_rate == 1e-2
-    better = run(bags, make(method="prop", learning_rate=1e-6), search={"learning_rate": [1e-2]})
-    assert better.best_params == {"learning_rate": 1e-2}
+    assert result.best_estimator.learning_rate == 0.03
+    better = run(bags, make(learning_rate=1e-6), search={"learning_rate": [3e-2]}, n_trials=2)
+    assert better.best_params == {"learning_rate": 3e-2}
 
 
-def test_the_default_search_begins_with_the_default_method(bags, monkeypatch):
-    scored = []
-
-    def watched(estimator, X, y):
-        scored.append(estimator.method_)
-        return likelihood_scorer(estimator, X, y)
-
-    monkeypatch.setitem(SCORERS, "likelihood", watched)
-    small = make(epochs=2, width=8, depth=2)
-    result = run(bags, small, search=None, n_trials=8, at_once=8)
-    assert scored[0] == "crossfit"  # what auto stands for here
-    assert set(scored[1:8]) == {"matched-likelihood", "u-prr", "prop"}
+def test_the_default_search_begins_with_the_estimator(bags, scored):
+    result = run(bags, make(method="auto", epochs=1), search=None, n_trials=8, at_once=8)
+    methods = [estimator.method_ for estimator, _, _ in scored]
+    assert methods[0] == "crossfit"  # what auto stands for here
+    assert set(methods[1:8]) == {"matched-likelihood", "u-prr", "prop"}
     assert result.trials[0]["params"] == {}
+    for trial in result.trials[1:]:
+        settings = {"method__alpha", "method__ascent_scale"} & set(trial["params"])
+        assert len(settings) == (2 if trial["params"]["method"] == "u-prr" else 0)
 
 
 def test_the_estimator_as_it_is_given_is_never_given_up(bags, monkeypatch):
@@ -137,9 +230,8 @@ def test_other_data_under_the_same_name_is_refused(bags, tmp_path):
 
 
 def test_bad_trials_are_given_up(bags):
-    search = {"method": ["prop"], "learning_rate": (3e-4, 3e-2, "log"), "width": [16]}
-    slow = make(method="prop", learning_rate=3e-4, width=16)
-    result = run(bags, slow, search=search, n_trials=24, at_once=8)
+    search = {"learning_rate": (1e-4, 1e-1, "log")}
+    result = run(bags, make(learning_rate=1e-4), search=search, n_trials=24, at_once=8)
     rates = {"COMPLETE": [], "PRUNED": []}
     for trial in result.trials[1:]:
         rates[trial["state"]].append(trial["params"]["learning_rate"])
@@ -157,12 +249,17 @@ def test_a_search_in_which_all_fails(bags):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"search": {"priors": [1]}}, "search must be parameters of the estimator"),
-        ({"search": {"colour": ["red"]}}, "search must be parameters of the estimator"),
-        ({"search": {"alpha": (0.9, 0.1)}}, "search must be for 'alpha' a list"),
-        ({"search": {"alpha": 0.5}}, "search must be for 'alpha' a list"),
+        ({"search": {"priors": [1]}}, "search must be parameters that can be tuned here"),
+        ({"search": {"random_state": [1, 2]}}, "search must be parameters that can be tuned"),
+        ({"search": {"colour": ["red"]}}, "search must be parameters that can be tuned here"),
+        ({"search": {"alpha": (0.1, 0.9)}}, "'alpha'; settings of methods are named as method__a"),
+        ({"search": {"method__alpha": (0.1, 0.9)}}, "'method__alpha'; search for the method too"),
+        ({"search": {"width": (9, 1)}}, "search must be for 'width' a list"),
+        ({"search": {"width": 5}}, "search must be for 'width' a list"),
+        ({"search": {"width": []}}, "search must be for 'width' a list"),
+        ({"search": {"width": (1, 9, "linear")}}, "search must be for 'width' a list"),
         ({"search": {"method": ["magic"]}}, "method must be one of"),
-        ({"search": {}}, "search must be at least one parameter"),
+        ({"search": {}}, "search must be a dict of at least one parameter"),
         ({"n_trials": 0}, "n_trials must be"),
         ({"scoring": "f1"}, "scoring must be one of"),
         ({"validation_size": 0.7, "evaluation_size": 0.5}, "validation_size must be below 1"),
@@ -181,9 +278,9 @@ def test_an_estimator_without_priors(bags):
 @pytest.mark.parametrize("scorer", [accuracy_scorer, likelihood_scorer])
 @pytest.mark.parametrize("search", [GridSearchCV, HalvingGridSearchCV])
 def test_scikit_learns_searches(bags, scorer, search):
-    grid = {"unbagclassifier__learning_rate": [1e-7, 5e-3]}
-    model = make_pipeline(StandardScaler(), make(method="prop", width=16, epochs=15))
+    grid = {"unbagclassifier__learning_rate": [1e-7, 3e-2]}
+    model = make_pipeline(StandardScaler(), make())
     found = search(model, grid, scoring=scorer, cv=StratifiedKFold(3), refit=False)
     found.fit(bags.X, bags.bag_ids)
-    assert found.best_params_ == {"unbagclassifier__learning_rate": 5e-3}
+    assert found.best_params_ == {"unbagclassifier__learning_rate": 3e-2}
     assert np.isfinite(found.cv_results_["mean_test_score"]).all()

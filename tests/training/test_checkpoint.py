@@ -18,11 +18,12 @@ from torch import nn
 import unbag
 from unbag import objectives
 from unbag.exceptions import InvalidInputError
+from unbag.fingerprint import fingerprint
 from unbag.models import MLP, ResNet20
 from unbag.training import PseudoLabels, Replica, TestSet, train
-from unbag.training.checkpoint import Checkpoint, fingerprint
+from unbag.training.checkpoint import Checkpoint
 
-CPU = torch.device("cpu")
+CPU = "cpu"
 K, D = 3, 4
 
 
@@ -275,7 +276,7 @@ def test_other_stacks_and_precisions_never_meet():
     prints = {
         fingerprint(given, "float32", CPU),
         fingerprint(given, "float64", CPU),
-        fingerprint(given, "float32", torch.device("cuda")),
+        fingerprint(given, "float32", "cuda"),
         fingerprint(given[:1], "float32", CPU),
         fingerprint(given[::-1], "float32", CPU),
     }

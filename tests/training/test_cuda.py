@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import unbag
-from unbag.methods import METHODS, Job, fit_many
+from unbag.methods import METHODS, CrossFit, Job, fit_many
 from unbag.training import TestSet, engine
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -43,30 +43,26 @@ def assert_same_on_both(jobs, tolerance=1e-7, **options):
         fit_many(jobs, device=device, precision="float64", **options) for device in ("cpu", "cuda")
     ]
     for cpu, gpu in zip(*pair, strict=True):
-        assert cpu.outcome.n_epochs == gpu.outcome.n_epochs
-        assert cpu.outcome.stop_reason == gpu.outcome.stop_reason
-        for name, values in cpu.outcome.history.items():
-            np.testing.assert_allclose(
-                gpu.outcome.history[name], values, rtol=tolerance, atol=tolerance
-            )
-        weights = zip(cpu.outcome.module.parameters(), gpu.outcome.module.parameters(), strict=True)
+        assert cpu.n_epochs == gpu.n_epochs
+        assert cpu.stop_reason == gpu.stop_reason
+        for name, values in cpu.history.items():
+            np.testing.assert_allclose(gpu.history[name], values, rtol=tolerance, atol=tolerance)
+        weights = zip(cpu.module.parameters(), gpu.module.parameters(), strict=True)
         for own, other in weights:
             torch.testing.assert_close(other, own, rtol=10 * tolerance, atol=10 * tolerance)
 
 
 def test_a_stack_of_all_methods():
     options = {"depth": 3, "width": 6, "dropout": 0.2}
-    of_one_training = [n for n, m in METHODS.items() if not (m.is_procedure or m.chosen)]
+    of_one_training = [name for name, m in METHODS.items() if m.is_single and name != "auto"]
     assert_same_on_both(make_jobs([*of_one_training, "u-prr"], model_options=options))
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 def test_rounds_on_soft_labels(smoothing):
     # Soft labels are rounded to single precision between trainings.
-    hyperparameters = {"smoothing": smoothing}
-    jobs = make_jobs(
-        ["crossfit", "crossfit"], (9,), batch_size=None, hyperparameters=hyperparameters
-    )
+    method = CrossFit(adversarial_smoothing=smoothing)
+    jobs = make_jobs([method, method], (9,), batch_size=None)
     assert_same_on_both(jobs, tolerance=1e-4)
 
 
@@ -89,6 +85,4 @@ def test_a_checkpoint_gives_the_result_back(tmp_path):
     fit_many(jobs, device="cuda", checkpoint=tmp_path)
     again = fit_many(jobs, device="cuda", checkpoint=tmp_path)
     for one, other in zip(whole, again, strict=True):
-        np.testing.assert_array_equal(
-            one.outcome.history["test_error"], other.outcome.history["test_error"]
-        )
+        np.testing.assert_array_equal(one.history["test_error"], other.history["test_error"])

@@ -134,11 +134,35 @@ def test_stacks_are_cut_to_the_cache_with_the_same_results(monkeypatch, room, si
         assert_same(one, other)
 
 
+def test_weights_of_rows_and_decays_stay_with_their_replica():
+    # Replicas of one objective stand together in a stack, in another order than they were given.
+    kinds = ("u-prr", "biased", "prop", "biased", "u-prr")
+    replicas = []
+    for i, kind in enumerate(kinds):
+        weight = np.random.default_rng(i).uniform(0.1, 5, len(make_data()[1]))
+        own = {
+            "weight_decay": 0.1 * i,
+            "decoupled_weight_decay": 0.2 * (4 - i),
+            "annealed": i % 2 == 0,
+        }
+        replicas.append(make_replica(kind, seed=i, epochs=4, sample_weight=weight, **own))
+    together = run(replicas)
+    for replica, fit in zip(replicas, together, strict=True):
+        assert_same(fit, run([replica])[0])
+    swapped = [dataclasses.replace(replicas[0], sample_weight=replicas[4].sample_weight)]
+    assert not np.allclose(run(swapped)[0].history["objective"], together[0].history["objective"])
+
+
 def test_every_stack_is_reported_as_it_ends(monkeypatch, tmp_path):
     monkeypatch.setattr("unbag.training.run._CACHE", 4 * 4 * 30 * 6)  # room for four
     replicas = mixed_replicas()
     reported = []
-    outcomes = run(replicas, on_finish=reported.append, checkpoint=tmp_path, checkpoint_seconds=0.0)
+
+    def keep(ended, delete_checkpoint):
+        reported.append(ended)
+        delete_checkpoint()
+
+    outcomes = run(replicas, on_finish=keep, checkpoint=tmp_path, checkpoint_seconds=0.0)
     assert [len(ended) for ended in reported] == [4, 4, 4]
     joined = {i: outcome for ended in reported for i, outcome in ended.items()}
     assert [joined[i] for i in range(12)] == outcomes
@@ -152,7 +176,7 @@ def test_what_ended_before_a_crash_was_reported(monkeypatch):
     whole = run(replicas)
     kept = {}
 
-    def crash_after_two(ended):
+    def crash_after_two(ended, _):
         kept.update(ended)
         if len(kept) == 8:
             raise KeyboardInterrupt
@@ -531,8 +555,11 @@ def test_test_errors():
 
 def test_the_test_error_is_taken_under_the_shifted_logits():
     X, y = make_data(60, seed=9)
-    shift = np.array([0.0, 50.0, 0.0])  # everything becomes class 1
-    outcome = run([make_replica("u-prr", epochs=1, test=TestSet(X, y), logit_shift=shift)])[0]
+    pi = np.array([1e-22, 1.0, 1e-22])  # everything becomes class 1
+    replica = make_replica("u-prr", epochs=1, test=TestSet(X, y), test_prior=pi)
+    replica = dataclasses.replace(replica, output_prior=np.full(K, 1 / K))
+    np.testing.assert_allclose(replica.logit_shift, np.log(pi * K))
+    outcome = run([replica])[0]
     assert outcome.history["test_error"][0] == pytest.approx((y != 1).mean())
 
 

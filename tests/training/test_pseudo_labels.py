@@ -8,13 +8,13 @@ import torch
 
 import unbag
 from unbag.exceptions import InvalidInputError
+from unbag.fingerprint import fingerprint
 from unbag.models import MLP, ResNet20
 from unbag.objectives import MatchedLikelihood, Proportion
 from unbag.training import Augmentation, PseudoLabels, Replica, train
 from unbag.training.augmentation import augment
-from unbag.training.checkpoint import fingerprint
 from unbag.training.engine import Stack
-from unbag.training.pseudo_labels import _STRONG, lowest_pure
+from unbag.training.pseudo_labels import _FLOOR, _GAIN_RATE, _STRONG, lowest_pure
 from unbag.training.randomness import derive, seed_keys
 from unbag.training.temperature import likeliest_temperature
 
@@ -102,6 +102,43 @@ def test_the_loss_of_a_batch(teacher):
     assert value == pytest.approx(expected.item(), abs=1e-9)
 
 
+def test_weights_of_rows_count_in_the_loss_of_labels_and_in_their_balance():
+    weight = np.where(np.arange(N) % 2 == 0, 3.0, 1.0)
+    options = {"threshold": 0.0, "weight": 1.0}
+    replica = make_replica(pseudo=options, sample_weight=weight)
+    made, without = (
+        stack(replica),
+        stack(make_replica(pseudo=options | {"weight": 0.0}, sample_weight=weight)),
+    )
+    positions = torch.arange(N)[None]
+    for each in (made, without):
+        each.loss.begin_epoch(0.0)
+    own = made.loss(positions)[0].item() - without.loss(positions)[0].item()
+
+    x = torch.as_tensor(replica.bags.X)
+    keys = derive(seed_keys([0], x.device), _STRONG, made.state["step"])
+    strong = augment(x[None], keys, strong=True, flip=False)[0]
+    logits = replica.module.eval()(x)
+    hard = replica.module.train()(strong)
+    bag = torch.as_tensor(replica.bags.bag_index)
+    shares = torch.as_tensor(replica.objective.log_ratios).exp()[bag]
+    q = torch.softmax(logits / made.loss.temperature.item(), -1) * shares
+    q = q / q.sum(1, keepdim=True)
+    losses = torch.nn.functional.cross_entropy(hard, q.argmax(1), reduction="none")
+    weights = torch.as_tensor(weight)
+    assert own == pytest.approx(((weights * losses).sum() / weights.sum()).item(), abs=1e-6)
+    # The factors take their step towards the shares from means that are weighted as well.
+    mean = torch.stack(
+        [(weights[:, None] * q)[bag == m].sum(0) / weights[bag == m].sum() for m in range(3)]
+    )
+    plain = torch.stack([q[bag == m].mean(0) for m in range(3)])
+    gap = torch.as_tensor(THETA) - mean
+    assert torch.equal(made.loss.gain[0].sign(), gap.sign())
+    assert not torch.equal(gap, torch.as_tensor(THETA) - plain)
+    ratio = made.loss.gain[0] / gap * (torch.as_tensor(THETA) + _FLOOR / K)
+    torch.testing.assert_close(ratio, torch.full_like(ratio, _GAIN_RATE), rtol=1e-5, atol=1e-9)
+
+
 def test_no_label_counts_above_every_confidence():
     made = stack(make_replica(pseudo={"threshold": 2.0}))
     made.loss.begin_epoch(0.0)
@@ -158,7 +195,7 @@ def test_factors_bring_the_posteriors_of_a_bag_to_its_shares():
 def test_steps_are_those_of_torch(name):
     plain = {"pseudo_labels": None, "predicted": None, "epochs": 5}
     settings = {
-        "adamw": {"shrinkage": 0.3},
+        "adamw": {"decoupled_weight_decay": 0.3},
         "sgd": {"optimizer": "sgd", "weight_decay": 0.3, "learning_rate": 0.05},
     }[name]
     replica = make_replica(**plain, **settings)
@@ -195,7 +232,7 @@ def test_fingerprints_differ_by_what_matters():
     variants = [
         replica,
         dataclasses.replace(replica, pseudo_labels=PseudoLabels(purity=0.5)),
-        dataclasses.replace(replica, shrinkage=0.1),
+        dataclasses.replace(replica, decoupled_weight_decay=0.1),
         dataclasses.replace(replica, optimizer="sgd"),
         dataclasses.replace(replica, predicted=replica.predicted.take(np.arange(20))),
         dataclasses.replace(replica, predicted=rebagged),
@@ -262,7 +299,7 @@ def test_residual_networks_can_be_compiled(objective):
     [
         ({"predicted": None}, "predicted must be given together with pseudo_labels"),
         ({"objective": Proportion(THETA)}, "pseudo_labels must be given with an objective that"),
-        ({"shrinkage": -1.0}, "shrinkage"),
+        ({"decoupled_weight_decay": -1.0}, "decoupled_weight_decay"),
         ({"optimizer": "lion"}, "optimizer"),
         ({"augmentation": Augmentation()}, "augmentation must be None with pseudo_labels"),
     ],

@@ -10,11 +10,11 @@ from torch import nn
 
 import unbag
 from unbag.exceptions import InvalidInputError
+from unbag.fingerprint import fingerprint
 from unbag.models import MLP
 from unbag.objectives.consistency import consistency_weight
 from unbag.training import Augmentation, Replica, train
 from unbag.training.augmentation import augment
-from unbag.training.checkpoint import fingerprint
 from unbag.training.randomness import derive, seed_keys, uniform
 
 N, D, K = 40, 4, 3
@@ -62,7 +62,7 @@ def plain(replica, *, mixup=False):
             optimizer.param_groups[0]["lr"] = rate
         x, target, w = X, q, weight
         count = torch.tensor(step, dtype=torch.int32)
-        if mixup or replica.augmentation or replica.smoothing:
+        if mixup or replica.augmentation or replica.adversarial_smoothing:
             order = shuffled_order(replica, step)
             x, target, w = X[order], q[order], weight[order]
         if replica.augmentation:
@@ -75,10 +75,12 @@ def plain(replica, *, mixup=False):
         logits = module(x)
         loss = -(target * torch.log_softmax(logits, 1)).sum(1)
         loss = (w * loss).sum() / w.sum()
-        if replica.smoothing:
+        if replica.adversarial_smoothing:
             noise = uniform(derive(keys, 101, count), len(X), D)[0].double() - 0.5
             share_done = consistency_weight(step / replica.epochs, maximum=1.0)
-            loss = loss + share_done * adversarial(module, x, logits, noise, replica.smoothing)
+            loss = loss + share_done * adversarial(
+                module, x, logits, noise, replica.adversarial_smoothing
+            )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -141,11 +143,11 @@ def test_training_on_changed_rows_equals_plain_torch(mixup):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_smoothed_training_equals_plain_torch(mixup, weighted):
     weight = np.random.default_rng(5).uniform(0.5, 2, N) if weighted else None
-    replica = make_replica(mixup=mixup, smoothing=0.7, sample_weight=weight)
+    replica = make_replica(mixup=mixup, adversarial_smoothing=0.7, sample_weight=weight)
     (outcome,) = run([replica])
     module, losses = plain(replica, mixup=mixup)
     np.testing.assert_allclose(outcome.history["objective"], losses, rtol=1e-5)
-    rough = run([dataclasses.replace(replica, smoothing=0.0)])[0].history["objective"]
+    rough = run([dataclasses.replace(replica, adversarial_smoothing=0.0)])[0].history["objective"]
     assert not np.allclose(losses, rough, rtol=1e-3)
     for own, expected in zip(outcome.module.parameters(), module.parameters(), strict=True):
         torch.testing.assert_close(own, expected, rtol=0, atol=1e-5)
@@ -156,9 +158,9 @@ def test_smoothed_training_equals_plain_torch(mixup, weighted):
 
 def test_a_smoothed_stack_equals_its_members_alone():
     replicas = [
-        make_replica(0, smoothing=0.7, mixup=True),
-        make_replica(1, smoothing=0.1),
-        make_replica(2, smoothing=2.0, annealed=True),
+        make_replica(0, adversarial_smoothing=0.7, mixup=True),
+        make_replica(1, adversarial_smoothing=0.1),
+        make_replica(2, adversarial_smoothing=2.0, annealed=True),
     ]
     assert len({replica.group for replica in [*replicas, make_replica(3)]}) == 2
     for replica, outcome in zip(replicas, run(replicas), strict=True):
@@ -172,7 +174,7 @@ def test_a_smoothed_network_changes_less_near_its_rows():
     near = X + 0.3 * torch.randn(X.shape, generator=torch.Generator().manual_seed(0)).double()
 
     def change(smoothing):
-        made = make_replica(epochs=300, smoothing=smoothing)
+        made = make_replica(epochs=300, adversarial_smoothing=smoothing)
         (outcome,) = run([made])
         with torch.no_grad():
             words = [torch.softmax(outcome.module(x), 1) for x in (X, near)]
@@ -226,7 +228,7 @@ def test_predicted_rows_come_back_with_the_outcome():
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.5])
 def test_a_stopped_run_goes_on_with_the_same_result(tmp_path, monkeypatch, smoothing):
-    replica = make_replica(annealed=True, mixup=True, smoothing=smoothing)
+    replica = make_replica(annealed=True, mixup=True, adversarial_smoothing=smoothing)
     replica = dataclasses.replace(replica, predicted=replica.bags)
     (whole,) = run([replica])
 
@@ -255,7 +257,7 @@ def test_a_stopped_run_goes_on_with_the_same_result(tmp_path, monkeypatch, smoot
     [
         {"mixup": True},
         {"annealed": True},
-        {"smoothing": 0.5},
+        {"adversarial_smoothing": 0.5},
         {"augmentation": Augmentation()},
         {"targets": np.full((N, K), 1 / K, np.float32)},
     ],
@@ -276,10 +278,10 @@ def test_other_settings_have_other_checkpoints(change):
         ),
         ({"targets": np.ones((N, 2))}, r"targets must be of shape \(40, 3\), got shape \(40, 2\)"),
         ({"mixup": True, "batching": "stratified"}, "batching must be 'shuffled' with mixup"),
-        ({"smoothing": -1.0}, "smoothing must be a number of at least 0"),
+        ({"adversarial_smoothing": -1.0}, "adversarial_smoothing must be a number of at least 0"),
         (
-            {"smoothing": 1.0, "targets": None, "objective": PROP},
-            "smoothing must be 0 without targets, got 1.0",
+            {"adversarial_smoothing": 1.0, "targets": None, "objective": PROP},
+            "adversarial_smoothing must be 0 without targets, got 1.0",
         ),
     ],
 )
@@ -293,6 +295,6 @@ def test_a_module_of_the_user_is_trained_on_soft_labels():
     (outcome,) = run([make_replica(module=module, epochs=3)])
     objective = outcome.history["objective"]
     assert objective[-1] < objective[0]
-    (smoothed,) = run([make_replica(module=module, epochs=3, smoothing=0.5)])
+    (smoothed,) = run([make_replica(module=module, epochs=3, adversarial_smoothing=0.5)])
     # Words change less where weights are smaller.
     assert smoothed.module[0].weight.norm() < outcome.module[0].weight.norm()

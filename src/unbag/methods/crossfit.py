@@ -59,7 +59,7 @@ from unbag.training import Augmentation, Fit, Replica
 from unbag.training.networks import is_batched
 from unbag.validation import check_choice, check_flag, check_number, invalid
 
-__all__ = ["AUGMENTATIONS", "STARTS", "CrossFit"]
+__all__ = ["AUGMENTATIONS", "STARTS", "CrossFit", "CrossFitting"]
 
 _Floats = NDArray[np.float64]
 STARTS: dict[str, type[SingleTraining]] = {
@@ -156,10 +156,10 @@ class CrossFit(Method):
 
     def fit(self, job: Job) -> Trainings:
         """Yield the start, the rounds, and the last network."""
-        return _CrossFitting(self, job).trainings()
+        return CrossFitting(self, job).trainings()
 
 
-class _CrossFitting:
+class CrossFitting:
     """Steps of one job: start, rounds, last network."""
 
     def __init__(self, settings: CrossFit, job: Job) -> None:

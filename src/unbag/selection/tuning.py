@@ -174,7 +174,13 @@ def tune(
         best_estimator=chosen,
         evaluation=report,
         trials=[
-            {"number": t.number, "params": t.params, "score": t.value, "state": t.state.name}
+            {
+                "number": t.number,
+                "params": t.params,
+                # Optuna has a value of pruned trials too.
+                "score": t.value if t.state == optuna.trial.TrialState.COMPLETE else None,
+                "state": t.state.name,
+            }
             for t in study.trials
         ],
         training=both,
@@ -328,4 +334,4 @@ def _fingerprint(
     return fingerprint(space, scoring, seed, rows, settings)
 
 
-_NO_RESULT = ("verbose", "checkpoint")
+_NO_RESULT = ("verbose", "checkpoint", "random_state")  # trials have that of the search

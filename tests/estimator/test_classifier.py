@@ -21,7 +21,7 @@ from sklearn.model_selection import (
     StratifiedKFold,
 )
 from sklearn.model_selection import cross_val_predict as sklearn_cross_val_predict
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
@@ -29,6 +29,7 @@ import unbag
 from unbag import UnbagClassifier, cross_val_predict
 from unbag.evaluation import label_free_accuracy
 from unbag.exceptions import InvalidInputError, MissingBagsWarning, TrainingDivergedError
+from unbag.methods import UPRR, get_method
 
 K = 3
 THETA = unbag.priors.asymmetric(K, 0)
@@ -48,7 +49,7 @@ def data():
 
 
 def make(**settings):
-    return UnbagClassifier(**{"priors": TABLE, **TINY, **settings})
+    return UnbagClassifier(**{"priors": TABLE, "method": "prop", **TINY, **settings})
 
 
 def test_priors_in_any_form_and_order(data):
@@ -242,22 +243,75 @@ def test_every_method(data, method):
     np.testing.assert_allclose(clf.test_prior_, share @ THETA)
 
 
-def test_hyperparameters_reach_their_method(data):
+def test_settings_reach_their_method(data):
     X, ids, _ = data
 
     def objective(**settings):
-        return make(**settings).fit(X, ids).history_["objective"]
+        clf = make(**settings).fit(X, ids)
+        assert clf.settings_ == get_method(clf.method).settings
+        return clf.history_["objective"]
 
     for method, name, value in [
         ("u-prr", "alpha", 0.9),
         ("u-prr", "ascent_scale", 0.1),
         ("u-flood", "flood_level", 5.0),
     ]:
-        assert not np.allclose(objective(method=method), objective(method=method, **{name: value}))
-    # Those of other methods do not matter, so that one grid may hold several methods.
-    np.testing.assert_array_equal(
-        objective(method="unbiased"), objective(method="unbiased", alpha=0.9, flood_level=5.0)
-    )
+        given = get_method(method, **{name: value})
+        changed = objective(method=given)
+        assert not np.allclose(objective(method=method), changed)
+        clf = make(method=method).set_params(**{f"method__{name}": value})
+        assert clf.method == given
+        np.testing.assert_array_equal(clf.fit(X, ids).history_["objective"], changed)
+
+
+def test_settings_of_the_method_are_set_with_it_and_one_after_another():
+    clf = make(method="u-flood").set_params(method__alpha=0.3, method="u-prr", epochs=2)
+    assert (clf.method, clf.epochs) == (UPRR(alpha=0.3), 2)
+    clf.set_params(method__ascent_scale=2.0)
+    assert clf.method == UPRR(alpha=0.3, ascent_scale=2.0)
+    with pytest.raises(InvalidInputError, match="The method 'u-prr' has no setting 'rounds'"):
+        clf.set_params(method__rounds=2)
+    with pytest.raises(ValueError, match="Invalid parameter 'colour'"):
+        clf.set_params(colour=1)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("alpha", "UPRR"), ("flood_level", "UFlood")])
+def test_parameters_of_the_past_name_their_new_place(name, kind):
+    message = rf"{name} is a setting of the method: give method=unbag.methods.{kind}\({name}=0.5\)"
+    with pytest.raises(InvalidInputError, match=message):
+        make(**{name: 0.5})
+    with pytest.raises(InvalidInputError, match=message):
+        make().set_params(**{name: 0.5})
+    with pytest.raises(TypeError, match="UnbagClassifier has no parameter 'colour'"):
+        make(colour=1)
+
+
+def test_a_classifier_with_a_method_object_is_cloned_and_pickled(data):
+    X, ids, _ = data
+    clf = make(method=UPRR(alpha=0.3, ascent_scale=2.0), epochs=2)
+    expected = clf.fit(X, ids).predict_proba(X)
+    for copy in (clone(clf), pickle.loads(pickle.dumps(clf))):
+        assert copy.method == clf.method
+        np.testing.assert_array_equal(copy.fit(X, ids).predict_proba(X), expected)
+    fitted = pickle.loads(pickle.dumps(clf))
+    assert (fitted.method_, fitted.settings_) == ("u-prr", {"alpha": 0.3, "ascent_scale": 2.0})
+    clone(clf).set_params(method__alpha=0.9)
+    assert clf.method.alpha == 0.3
+
+
+def test_searches_and_pipelines_reach_the_settings_of_the_method(data):
+    X, ids, _ = data
+    clf = make(method="crossfit", model="linear", epochs=1)
+    found = GridSearchCV(clf, {"method__rounds": [0, 1]}, cv=2, error_score="raise").fit(X, ids)
+    assert found.best_estimator_.settings_["rounds"] == found.best_params_["method__rounds"]
+    assert clf.method == "crossfit"
+    pipeline = Pipeline([("scale", StandardScaler()), ("clf", make(method="u-prr", epochs=1))])
+    pipeline.set_params(clf__method__alpha=0.25).fit(X, ids)
+    assert pipeline["clf"].settings_ == {"alpha": 0.25, "ascent_scale": 5.0}
+    grid = {"clf__method__alpha": [0.1, 0.9], "clf__model": ["linear"]}
+    search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, ids)
+    alpha = search.best_params_["clf__method__alpha"]
+    assert search.best_estimator_["clf"].settings_["alpha"] == alpha
 
 
 def test_score_is_the_label_free_accuracy(data):
@@ -492,11 +546,11 @@ def test_own_modules(data):
 
 def test_an_own_loss(data):
     X, ids, _ = data
-    own = make(loss=lambda logits: -torch.log_softmax(logits, -1)).fit(X, ids)
+    own = make(method="auto", loss=lambda logits: -torch.log_softmax(logits, -1)).fit(X, ids)
     assert own.method_ == "u-prr"  # likelihoods have no other loss
     plain = make(method="u-prr").fit(X, ids)
     np.testing.assert_allclose(own.predict_proba(X), plain.predict_proba(X), atol=1e-6)
-    other = make(loss="generalized-cross-entropy").fit(X, ids)
+    other = make(method="u-prr", loss="generalized-cross-entropy").fit(X, ids)
     assert not np.allclose(own.predict_proba(X), other.predict_proba(X))
 
 
@@ -510,8 +564,8 @@ def test_an_own_loss(data):
         ({"learning_rate": -1}, "learning_rate must be"),
         ({"dropout": 1.0}, "dropout must be"),
         ({"depth": 0}, "depth must be"),
-        ({"method": "u-prr", "alpha": 2}, r"alpha must be a number in \[0, 1\]"),
-        ({"alpha": 0.5}, r"alpha must be None with method='auto', got 0.5; name the method"),
+        ({"method": UPRR(alpha=2)}, r"alpha must be a number in \[0, 1\]"),
+        ({"method": UPRR}, "method must be a name or an object of unbag.methods"),
         ({"batching": "random"}, "batching must be one of"),
         ({"precision": "half"}, "precision must be one of"),
         ({"device": "gpu"}, "device must be"),
@@ -604,8 +658,9 @@ def test_defaults_learn_digits():
 def test_real_digits(dataset):
     mnist = dataset("mnist")
     theta = unbag.priors.symmetric(10, 0.5)
-    bags = unbag.make_bags(mnist.X_train, mnist.y_train, theta, sizes=2000, random_state=0)
-    clf = UnbagClassifier(theta, epochs=6, batch_size=500, random_state=0)
+    bags = unbag.make_bags(mnist.X_train, mnist.y_train, theta, sizes=1000, random_state=0)
+    settings = {"epochs": 8, "batch_size": 500, "depth": 2, "random_state": 0}
+    clf = UnbagClassifier(theta, "matched-likelihood", learning_rate=3e-3, **settings)
     clf.fit(np.asarray(bags.X), bags.bag_ids)
     assert (clf.predict(mnist.X_test) != mnist.y_test).mean() < 0.12
     held_out = unbag.make_bags(mnist.X_test, mnist.y_test, theta, random_state=1)
@@ -700,7 +755,7 @@ def test_calibration_without_labels_improves_probabilities():
     theta = unbag.priors.symmetric(10, 0.7)
     bags = unbag.make_bags(X, y, theta, random_state=0)
     train, held_out = bags.train_test_split(0.4, random_state=0)
-    clf = UnbagClassifier(theta, method="unbiased", epochs=150, random_state=0)
+    clf = UnbagClassifier(theta, method="unbiased", epochs=100, width=100, random_state=0)
     clf.fit(train.X, train.bag_ids)
     labels = held_out.labels
 

@@ -1,0 +1,91 @@
+"""What sizes and shares of bags decide."""
+
+import numpy as np
+import pytest
+from small_jobs import THETA, WEAK
+
+import unbag
+from unbag.methods import (
+    Job,
+    Prop,
+    default_batch_size,
+    default_epochs,
+    default_learning_rate,
+)
+from unbag.methods.sizes import (
+    are_pure,
+    are_weak,
+    choose_batching,
+    matching_batch_size,
+    noise_of_shares,
+    whole_bag_batch_size,
+)
+from unbag.methods.soft_labels import soft_batch_size, soft_epochs, soft_weight_decay
+
+
+@pytest.mark.parametrize("n", [1, 10, 512, 769, 5000, 7490, 10**5, 10**7])
+def test_defaults_are_in_their_ranges(n):
+    batch = default_batch_size(n)
+    assert min(n, 350) <= batch <= 2100
+    assert n % batch < n / 20  # equal batches leave out few rows
+    assert 20 <= default_epochs(n) <= 100
+    assert 1e-3 <= default_learning_rate(n) <= 2.1e-3
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([20] * 40, "whole-bags"),
+        ([20] * 30, "whole-bags"),
+        ([20] * 29, "stratified"),
+        ([20] * 29 + [0] * 5, "stratified"),
+        ([600] * 30, "whole-bags"),
+        ([600] * 29 + [700], "stratified"),
+    ],
+)
+def test_small_bags_are_kept_whole(sizes, expected):
+    assert choose_batching(np.array(sizes)) == expected
+
+
+def test_batches_of_whole_bags():
+    assert whole_bag_batch_size(np.array([300, 300, 300])) == 600
+    assert whole_bag_batch_size(np.array([100] * 3)) == 300
+    assert whole_bag_batch_size(np.array([100] * 10 + [0])) == 600
+    assert whole_bag_batch_size(np.array([100] * 9 + [99])) == 512
+    assert whole_bag_batch_size(np.array([1, 2, 400] * 10)) == 800
+    X = np.random.default_rng(0).normal(size=(90, 4))
+    large = unbag.Bags(X, np.arange(90) % 3, THETA)
+    small = unbag.Bags(X, np.repeat(np.arange(45), 2), np.repeat(THETA, 15, 0))
+    assert Prop().replica(Job(small)).batching == "whole-bags"
+    assert Prop().replica(Job(small, batching="shuffled")).batching == "shuffled"
+    assert Prop().replica(Job(large)).batching == "stratified"
+
+
+def test_the_noise_of_shares():
+    within = (THETA * (1 - THETA)).sum()
+    between = ((THETA - THETA.mean(0)) ** 2).sum()
+    assert noise_of_shares(THETA) == pytest.approx(within / between)
+    assert noise_of_shares(np.full((2, 2), 0.5)) == np.inf
+    assert are_weak(WEAK)
+    assert not are_weak(THETA)
+
+
+def test_bags_are_pure_where_each_has_one_class():
+    assert are_pure(np.eye(3)[[0, 0, 2]])
+    assert not are_pure(np.array([[1.0, 0.0], [0.1, 0.9]]))
+
+
+def test_batches_in_which_shares_are_compared():
+    clear = unbag.priors.symmetric(10, 0.5)
+    assert matching_batch_size(10_000, clear) == 2000  # 200 rows per bag
+    assert matching_batch_size(4_000, clear) == 1333  # a third of the rows
+    many = np.tile(clear, (600, 1))  # four rows per bag where they are many
+    assert matching_batch_size(240_000, many) == 24_000
+
+
+def test_trainings_on_soft_labels():
+    assert [soft_batch_size(n, n) for n in (100, 1_000, 4_000, 60_000)] == [33, 100, 400, 512]
+    assert soft_batch_size(1_000, 700) == 100  # seven batches are many
+    assert soft_batch_size(1_000, 640) == 106
+    assert [soft_epochs(n) for n in (20, 1_000, 60_000)] == [150, 140, 12]
+    assert [soft_weight_decay(n) for n in (280, 28_000)] == pytest.approx([0.01, 0.001])

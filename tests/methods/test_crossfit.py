@@ -16,7 +16,7 @@ from unbag.methods import CrossFit, Job, fit_many, get_method, soft_labels
 from unbag.methods.crossfit import CrossFitting
 from unbag.methods.posterior import balanced_posterior, row_ratios
 from unbag.training import Augmentation, TestSet, train
-from unbag.training.temperature import likeliest_temperature
+from unbag.evaluation import likeliest_temperature
 
 
 def run(replicas):

@@ -16,7 +16,7 @@ from unbag.training.augmentation import augment
 from unbag.training.engine import Stack
 from unbag.training.pseudo_labels import _FLOOR, _GAIN_RATE, _STRONG, lowest_pure
 from unbag.training.randomness import derive, seed_keys
-from unbag.training.temperature import likeliest_temperature
+from unbag.evaluation import likeliest_temperature
 
 N, D, K = 60, 4, 3
 THETA = np.array([[0.6, 0.3, 0.1], [0.1, 0.3, 0.6], [0.2, 0.6, 0.2]])

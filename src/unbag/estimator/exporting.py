@@ -25,6 +25,7 @@ from unbag.estimator.saving import unbag_version
 from unbag.exceptions import UnbagError
 from unbag.files import new_file
 from unbag.models import MLP, ResNet20
+from unbag.priors import prior_shift
 from unbag.validation import import_optional, invalid
 
 __all__ = ["export_onnx"]
@@ -233,9 +234,7 @@ def _add_probabilities(graph: _Graph, clf: UnbagClassifier, logits: str) -> None
         temperature = np.float32(clf.calibration_.temperature)
         x = graph.add("Div", x, graph.constant(temperature))
         x = graph.add("Add", x, graph.constant(clf.calibration_.biases.astype(np.float32)))
-    new = clf.test_prior_
-    with np.errstate(divide="ignore"):  # a class that the prior excludes has log-odds of −inf
-        shift = np.log(new) - np.log(np.where(new == 0, 1.0, clf.output_prior_))
+    shift = prior_shift(clf.test_prior_, clf.output_prior_)
     x = graph.add("Add", x, graph.constant(shift.astype(np.float32)))
     graph.add("Softmax", x, output="probabilities", axis=1)
     graph.add("ArgMax", x, output="class_index", axis=1, keepdims=0)

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from unbag.evaluation import Calibration
+from unbag.evaluation import Calibration, likeliest_temperature
 from unbag.identity import identify
 from unbag.methods.base import Method, Trainings
 from unbag.methods.job import Job
@@ -22,7 +22,6 @@ from unbag.methods.soft_labels import (
     learns_by_descent,
 )
 from unbag.training import Fit, PseudoLabels, Replica
-from unbag.training.temperature import likeliest_temperature
 from unbag.validation import invalid
 
 __all__ = ["Consistency"]

@@ -55,6 +55,7 @@ from unbag.methods.soft_labels import (
     soft_weight_decay,
 )
 from unbag.models import ResNet20
+from unbag.priors import prior_shift
 from unbag.training import Augmentation, Fit, Replica
 from unbag.training.networks import is_batched
 from unbag.validation import check_choice, check_flag, check_number, invalid
@@ -295,7 +296,7 @@ class CrossFitting:
         assert self.start_replica.output_prior is not None
         from_prior = np.maximum(self.start_replica.output_prior, _SMALLEST)
         to_prior = np.maximum(self.job.pooled_prior, _SMALLEST)
-        shift = np.log(to_prior) - np.log(from_prior)
+        shift = prior_shift(to_prior, from_prior)
         self.log_eta = self.final_log_eta = log_softmax(np.mean(parts, 0) + shift, axis=1)
 
     # ------------------------------------------------------------------------------ the rounds

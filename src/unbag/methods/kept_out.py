@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from unbag.evaluation import likeliest_temperature
 from unbag.methods.posterior import log_gains
-from unbag.training.temperature import likeliest_temperature
 
 __all__ = ["STRICT", "KeptOut", "Tolerance"]
 

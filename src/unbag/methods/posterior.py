@@ -1,18 +1,19 @@
 """Posteriors of rows given their bags, and how well they explain the bags of rows kept out."""
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 from scipy.stats import norm
 
 from unbag.bags import Bags
+from unbag.evaluation.likelihood import log_mixture
 
 __all__ = ["balanced_posterior", "describe_gains", "log_gains", "row_ratios"]
 
 _Floats = NDArray[np.float64]
 _FITTING_STEPS, _CLOSE, _LARGEST_FACTOR = 50, 1e-4, 1e4
 _HALF_TRUSTED_ROWS = 30  # at which the shares of a bag count half
-_SMALLEST = 1e-12
 
 
 def row_ratios(bags: Bags, pooled: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -96,7 +97,7 @@ def log_gains(log_eta: _Floats, ratios: _Floats) -> _Floats:
     ``log_eta`` are log-probabilities under the pooled prior, ``ratios`` those of
     :func:`row_ratios`.
     """
-    return np.asarray(np.log(np.maximum((ratios * np.exp(log_eta)).sum(1), _SMALLEST)))
+    return np.asarray(log_mixture(torch.from_numpy(ratios), torch.from_numpy(np.exp(log_eta))))
 
 
 def describe_gains(gains: _Floats, level: float = 0.95) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unbag.evaluation import likeliest_temperature
 from unbag.objectives import BagLikelihood
 from unbag.statistics import bag_sum
 from unbag.training.augmentation import augment
@@ -15,7 +16,6 @@ from unbag.training.networks import stack_modules
 from unbag.training.randomness import derive
 from unbag.training.replica import PseudoLabels, Replica
 from unbag.training.rows import CHUNK
-from unbag.training.temperature import likeliest_temperature
 
 __all__ = ["PseudoLabelLoss"]
 

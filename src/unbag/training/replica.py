@@ -15,6 +15,7 @@ from unbag.evaluation import Calibration, error_table
 from unbag.exceptions import TrainingDivergedError
 from unbag.fingerprint import module_settings
 from unbag.objectives import BagLikelihood, Objective, ProportionConsistency
+from unbag.priors import prior_shift
 from unbag.training.batches import BATCHINGS
 from unbag.validation import check_choice, check_flag, check_number, invalid, shorten
 
@@ -322,9 +323,7 @@ class Replica:
         """log(test prior / output prior), added to logits before an error is taken: (K,)."""
         if self.test_prior is None or self.output_prior is None:
             return None
-        pi, output = self.test_prior, self.output_prior
-        with np.errstate(divide="ignore"):  # a class that π excludes gets −inf: never predicted
-            return np.asarray(np.log(pi) - np.log(np.where(output > 0, output, 1)))
+        return prior_shift(self.test_prior, self.output_prior)
 
     @property
     def group(self) -> tuple[object, ...]:

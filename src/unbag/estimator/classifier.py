@@ -1,45 +1,30 @@
 """UnbagClassifier: the methods as a scikit-learn classifier."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import nn
 
 from unbag.bags import Bags
+from unbag.estimator.job import ClassifierJob
 from unbag.estimator.predicting import Predicting
 from unbag.evaluation import Calibration
 from unbag.exceptions import InvalidInputError
 from unbag.identity import hash_rows, sketch
-from unbag.methods import Auto, Fit, Job, Method, fit_many, get_method
+from unbag.methods import Auto, Fit, Method, fit_many, get_method
 from unbag.models import ModuleFactory
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.validation import as_generator, invalid, shorten
 
-__all__ = ["SETTINGS_OF_METHODS", "ClassifierJob", "UnbagClassifier"]
+__all__ = ["SETTINGS_OF_METHODS", "UnbagClassifier"]
 
 SETTINGS_OF_METHODS = ("alpha", "ascent_scale", "flood_level")  # parameters in unbag 0.1
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ClassifierJob(Job):
-    """A job, and what the classifier remembers of its data.
-
-    Parameters
-    ----------
-    given : Bags
-        The rows before any scaling.
-    scaler : StandardScaler or None
-    """
-
-    given: Bags
-    scaler: StandardScaler | None
 
 
 class UnbagClassifier(Predicting):

@@ -16,6 +16,8 @@ from torch import Tensor
 from unbag.progress import TrainingProgress
 from unbag.training.batches import BATCHINGS
 from unbag.training.checkpoint import Checkpoint
+from unbag.training.fit import Fit
+from unbag.training.history import History
 from unbag.training.losses import (
     AdversarialLoss,
     BatchLoss,
@@ -24,10 +26,11 @@ from unbag.training.losses import (
     objective_kind,
 )
 from unbag.training.networks import stack_modules
+from unbag.training.optimizers import OPTIMIZERS
 from unbag.training.pseudo_labels import PseudoLabelLoss
 from unbag.training.randomness import seed_keys
 from unbag.training.recording import compiled, record
-from unbag.training.replica import Fit, Replica
+from unbag.training.replica import Replica
 from unbag.training.rows import CHUNK, Rows, ScoredStack
 
 __all__ = ["PRECISIONS", "Stack"]
@@ -39,8 +42,6 @@ PRECISIONS = {
     "tf32": (torch.float32, torch.float32),
     "bf16": (torch.float32, torch.bfloat16),
 }
-_BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-8  # Adam's
-_MOMENTUM = 0.9  # of SGD
 # Compilation takes 10 to 60 s, and makes steps five times as fast; from so many numbers on it pays.
 _COMPILED_FROM = 1e11
 _ADVERSARIAL_PASSES = 3  # of a batch: as it is, to find where to move it, and moved
@@ -104,7 +105,7 @@ class Stack:
         self.risk_weights = self._tensor(weights)
         self.learning_rate = self._tensor([r.learning_rate for r in self.replicas])[:, None]
         self.weight_decay = self._tensor([r.weight_decay for r in self.replicas])[:, None]
-        self.sgd = self.replicas[0].optimizer == "sgd"
+        self._change = OPTIMIZERS[self.replicas[0].optimizer]
         decay = [r.decoupled_weight_decay for r in self.replicas]
         self.decoupled_weight_decay = self._tensor(decay)[:, None] if any(decay) else None
         annealed = [r.annealed for r in self.replicas]
@@ -148,10 +149,7 @@ class Stack:
             "partial_risks": zeros(*table),
             "presence": zeros(replicas, self.n_bags),
         }
-        # (epochs, R, ...) each, filled epoch by epoch. Tensors of their own would be scattered
-        # among the large ones of a step, so that memory could never be given back.
-        self.history: dict[str, Tensor] = {}
-        self.n_epochs = 0  # epochs in it
+        self.history = History(self.epochs)
         self.ended = [0] * replicas  # epochs run; 0 while running
 
     def _tensor(self, values: Any) -> Tensor:
@@ -172,7 +170,7 @@ class Stack:
         for epoch in range(first, self.epochs):
             self.run_epoch(epoch)
             last = epoch + 1 == self.epochs
-            progress.advance(len(self.replicas), self._note())
+            progress.advance(len(self.replicas), self.history.describe_last())
             over = not bool(self.state["active"].any())
             due = time.monotonic() - saved > checkpoint_seconds
             if checkpoint is not None and (due or last or over):
@@ -235,7 +233,7 @@ class Stack:
         rate = self._rate(step) * active
         if self.decoupled_weight_decay is not None:
             weights.mul_(1 - rate * self.decoupled_weight_decay)
-        weights.sub_(self._sgd(gradient, rate) if self.sgd else self._adam(gradient, rate, step))
+        weights.sub_(self._change(state, gradient, rate, step))
         buffers.copy_(torch.where(active, buffers, before))
 
         risk = (self.risk_weights * risks * presence[..., None]).sum((-2, -1))
@@ -245,21 +243,6 @@ class Stack:
         self.sums["negative_share"].add_((risk < 0).to(self.dtype))
         self.sums["partial_risks"].add_(risks)
         self.sums["presence"].add_(present)
-
-    def _adam(self, gradient: Tensor, rate: Tensor, step: Tensor) -> Tensor:
-        """Change of the weights, r m / c₁ / (√(v / c₂) + ε), in place of the gradient."""
-        moment1 = self.state["moment1"].lerp_(gradient, 1 - _BETA1)
-        moment2 = self.state["moment2"].mul_(_BETA2)
-        moment2.addcmul_(gradient, gradient, value=1 - _BETA2)
-        correction1 = 1 - torch.pow(_BETA1, step.double())
-        correction2 = 1 - torch.pow(_BETA2, step.double())
-        change = gradient.copy_(moment2).div_(correction2).sqrt_().add_(_EPS)
-        return change.reciprocal_().mul_(moment1).mul_(rate / correction1)
-
-    def _sgd(self, gradient: Tensor, rate: Tensor) -> Tensor:
-        """Change of the weights with Nesterov's momentum, in place of the gradient."""
-        momentum = self.state["moment1"].mul_(_MOMENTUM).add_(gradient)
-        return gradient.add_(momentum, alpha=_MOMENTUM).mul_(rate)
 
     def _rate(self, step: Tensor) -> Tensor:
         """Learning rates (R, 1) of this step, counted from 1."""
@@ -288,21 +271,13 @@ class Stack:
             due = due or bool(stopping.any())
             for name, scored in self.rows.scored.items():
                 row[name] = self._error(scored) if due else torch.full_like(risk, torch.nan)
-        self._write_history(epoch, row)
+        self.history.write(epoch, row)
         if self.patience is not None:
             stopping = stopping | self._keep_best(row["label_free_error"], epoch)
         active.logical_and_(~stopping)
         for r, running in enumerate(active.tolist()):
             if not running and not self.ended[r]:
                 self.ended[r] = epoch + 1
-
-    def _write_history(self, epoch: int, row: dict[str, Tensor]) -> None:
-        for name, value in row.items():
-            if name not in self.history:
-                shape = (self.epochs, *value.shape)
-                self.history[name] = torch.empty(shape, dtype=value.dtype)
-            self.history[name][epoch].copy_(value)
-        self.n_epochs = epoch + 1
 
     def _keep_best(self, error: Tensor, epoch: int) -> Tensor:
         """Remember the weights of replicas that improved; tell which have waited long enough."""
@@ -325,12 +300,6 @@ class Stack:
         predicted = (logits + self.rows.logit_shift).argmax(-1)
         return ScoredStack.sum_errors(predicted, group, table)
 
-    def _note(self) -> str:
-        last = self.n_epochs - 1
-        if "test_error" in self.history:
-            return f"test error {self.history['test_error'][last].nanmean():.2%}"
-        return f"objective {self.history['objective'][last].mean():.4f}"
-
     @torch.no_grad()
     def _predict(self) -> list[NDArray[np.float64] | None]:
         """Logits of the rows that every replica is to predict."""
@@ -346,13 +315,10 @@ class Stack:
         return [logits[:size].copy() for logits, size in zip(joined, sizes, strict=True)]
 
     def _fit(self, r: int, logits: NDArray[np.float64] | None) -> Fit:
-        n_epochs = self.ended[r] or self.n_epochs
+        n_epochs = self.ended[r] or self.history.n_epochs
         diverged = not bool(self.state["finite"][r])
-        m = self.replicas[r].bags.priors.n_bags
-        history = {"epoch": np.arange(1, n_epochs + 1, dtype=np.float64)}
-        for name, values in self.history.items():
-            column = values[:n_epochs, r].to(torch.float64, copy=True).numpy()
-            history[name] = column[:, :m] if column.ndim == 3 else column
+        replica = self.replicas[r]
+        history = self.history.of(r, n_epochs, replica.bags.priors.n_bags)
         if diverged:
             reason = f"the objective or its gradient was not finite in epoch {n_epochs}"
         elif self.ended[r] and self._stopped_by_risk(r, history):
@@ -362,7 +328,6 @@ class Stack:
         else:
             reason = f"all {n_epochs} epochs were run"
         best = None if self.patience is None else int(self.state["best_epoch"][r])
-        replica = self.replicas[r]
         return Fit(
             self.model.extract(r),
             history,
@@ -383,7 +348,7 @@ class Stack:
 
     def _save(self, checkpoint: Checkpoint, epoch: int) -> None:
         tensors = {f"state.{k}": v for k, v in self.state.items()}
-        tensors |= {f"history.{k}": v[:epoch].clone() for k, v in self.history.items()}
+        tensors |= self.history.tensors()
         tensors["ended"] = torch.tensor(self.ended)
         checkpoint.save(tensors, {"epoch": epoch})
 
@@ -396,10 +361,7 @@ class Stack:
         tensors, progress = loaded
         for name, value in self.state.items():
             value.copy_(tensors[f"state.{name}"])
-        prefix = "history."
-        history = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-        for epoch in range(progress["epoch"]):
-            self._write_history(epoch, {name: value[epoch] for name, value in history.items()})
+        self.history.restore(tensors, progress["epoch"])
         self.ended = tensors["ended"].tolist()
         over = not bool(self.state["active"].any())
         return self.epochs if over else progress["epoch"]

@@ -1,4 +1,4 @@
-"""What the engine is given for each model, and what it gives back."""
+"""What the engine is given for each model."""
 
 import math
 from dataclasses import dataclass, field, fields
@@ -11,25 +11,21 @@ from numpy.typing import NDArray
 from torch import nn
 
 from unbag.bags import Bags
-from unbag.evaluation import Calibration, error_table
-from unbag.exceptions import TrainingDivergedError
+from unbag.evaluation import error_table
 from unbag.fingerprint import module_settings
 from unbag.objectives import BagLikelihood, Objective, ProportionConsistency
 from unbag.priors import prior_shift
 from unbag.training.batches import BATCHINGS
+from unbag.training.optimizers import OPTIMIZERS
 from unbag.validation import check_choice, check_flag, check_number, invalid, shorten
 
 __all__ = [
     "Augmentation",
-    "Fit",
     "PseudoLabels",
     "Replica",
     "Scored",
     "TestSet",
 ]
-
-
-_OPTIMIZERS = ("adam", "sgd")
 
 
 # What replicas of one stack must share of a field: nothing, or whether it is given. A field without
@@ -233,7 +229,7 @@ class Replica:
         check_number("decoupled_weight_decay", self.decoupled_weight_decay, low=0)
         check_number("adversarial_smoothing", self.adversarial_smoothing, low=0)
         check_choice("batching", self.batching, BATCHINGS)
-        check_choice("optimizer", self.optimizer, _OPTIMIZERS)
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
         if (self.objective is None) == (self.targets is None):
             raise invalid("targets", "given in place of an objective", "both or neither")
         if self.targets is not None:
@@ -338,71 +334,3 @@ class Replica:
 
 def _same(value: object) -> object:
     return value
-
-
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """One trained model, and the priors that its probabilities rest on.
-
-    Attributes
-    ----------
-    module : nn.Module
-        On the CPU, in evaluation mode.
-    history : dict of arrays
-        One entry per epoch: ``epoch``, ``objective``, ``empirical_risk`` (R_U), ``negative_share``
-        (share of batches with R_U below 0), ``partial_risks`` (epochs, M, K); with a test set
-        ``test_error``, with rows held out ``label_free_error`` (both not a number in epochs
-        without a test).
-    n_epochs : int
-        Epochs run.
-    stop_reason : str
-    diverged : bool
-        The loss was not finite; the weights are the last finite ones.
-    seconds : float
-        Time of its stack, start-up included, divided by the models in it.
-    logits : array of shape (n, K) or None
-        Of the rows that were to be predicted.
-    best_epoch : int or None
-        The epoch that the weights are of, where the one with the smallest label-free error was
-        kept; else None, and they are those of the last.
-    pooled_prior, test_prior, output_prior : arrays of shape (K,) or None
-        Class shares of the rows, where the model will be used, and under which its softmax is a
-        posterior; those of the replica.
-    calibration : Calibration or None
-        Of its probabilities, where the method made one.
-    method : str
-        Name of the method that trained it.
-    settings : dict
-        Settings of that method.
-    """
-
-    module: nn.Module
-    history: dict[str, NDArray[np.float64]] = field(repr=False)
-    n_epochs: int
-    stop_reason: str
-    diverged: bool
-    seconds: float = math.nan
-    best_epoch: int | None = None
-    logits: NDArray[np.float64] | None = field(default=None, repr=False)
-    pooled_prior: NDArray[np.float64] | None = None
-    test_prior: NDArray[np.float64] | None = None
-    output_prior: NDArray[np.float64] | None = None
-    calibration: Calibration | None = None
-    method: str = ""
-    settings: dict[str, Any] = field(default_factory=dict)
-
-    def raise_if_diverged(self) -> None:
-        """Raise an error that names the epoch and the likely cause."""
-        if not self.diverged:
-            return
-        message = f"Training failed: {self.stop_reason}. "
-        risk = self.history["empirical_risk"]
-        last = risk[np.isfinite(risk)][-1:]
-        if len(last) and last[0] < -math.sqrt(np.finfo(np.float32).max):
-            message += "The empirical risk ran to minus infinity; use method='u-prr' or 'u-stop'."
-        else:
-            message += (
-                "The likely cause is a learning rate that is too high, or very large values in X; "
-                "lower learning_rate or scale the features."
-            )
-        raise TrainingDivergedError(message)

@@ -15,8 +15,9 @@ from unbag.fingerprint import fingerprint
 from unbag.progress import TrainingProgress
 from unbag.training.checkpoint import Checkpoint
 from unbag.training.engine import PRECISIONS, Stack
+from unbag.training.fit import Fit
 from unbag.training.networks import is_batched
-from unbag.training.replica import Fit, Replica
+from unbag.training.replica import Replica
 from unbag.validation import check_choice, check_number, invalid
 
 __all__ = ["resolve_device", "train"]

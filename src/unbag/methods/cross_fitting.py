@@ -1,0 +1,330 @@
+"""The steps of cross-fitting for one job: start, rounds, last network."""
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+from torch import nn
+
+from unbag.evaluation import Calibration
+from unbag.identity import identify
+from unbag.methods.base import Trainings
+from unbag.methods.job import Job
+from unbag.methods.kept_out import KeptOut
+from unbag.methods.posterior import balanced_posterior, describe_gains, row_ratios
+from unbag.methods.regimes import find_regime
+from unbag.methods.single import UPRR, BagLikelihood, MatchedLikelihood, SingleTraining
+from unbag.methods.sizes import are_pure, are_weak, matching_batch_size
+from unbag.methods.smoothing import Smoothing
+from unbag.methods.soft_labels import (
+    DESCENT,
+    DESCENT_BATCH,
+    has_mirror_images,
+    learns_by_descent,
+    soft_batch_size,
+    soft_epochs,
+    soft_weight_decay,
+)
+from unbag.models import ResNet20
+from unbag.priors import prior_shift
+from unbag.training import Augmentation, Fit, Replica
+from unbag.training.networks import is_batched
+from unbag.validation import invalid
+
+if TYPE_CHECKING:
+    from unbag.methods.crossfit import CrossFit
+
+__all__ = ["AUGMENTATIONS", "STARTS", "CrossFitting"]
+
+_Floats = NDArray[np.float64]
+STARTS: dict[str, type[SingleTraining]] = {
+    kind.name: kind for kind in (MatchedLikelihood, BagLikelihood, UPRR)
+}
+AUGMENTATIONS = ("none", "weak", "strong")
+
+# The start takes at least so many steps and epochs, of large bags and of bags that are kept whole.
+_STEPS, _EPOCHS, _SMALL_BAG_STEPS, _SMALL_BAG_EPOCHS = 600, 40, 2000, 10
+# Networks that are not batched are deep ones, which learn little in a few steps of large batches.
+_DEEP_BATCH, _DEEP_EPOCHS = 2500, 80
+_SOFT_RATE = 1e-3
+_LABEL_STEP = 0.5  # the last network learns from the mean of old and new log-probabilities
+_KEPT_OUT, _MOST_KEPT_OUT, _KEPT_OUT_ROWS = 0.1, 0.3, 200
+_LEAST_RECORDS = 20  # or four per fold; below, there are no rounds
+_START_STREAM = 1000  # the last number of a start's seed, where others have the fold
+_MIXUP_NUMBERS = 8  # between two rows of fewer numbers there may lie the region of another class
+_SMALLEST = 1e-30
+
+
+class CrossFitting:
+    """Steps of one job: start, rounds, last network."""
+
+    def __init__(self, settings: "CrossFit", job: Job) -> None:
+        self.settings = settings
+        self.job = job
+        self.bags = job.rows
+        self.replica = MatchedLikelihood().replica(job)  # all others are changes of it
+        own = {} if settings.matching is None else {"matching": settings.matching}
+        self.start_replica = STARTS[settings.start](**own).replica(job)
+        self.is_sequential = not is_batched(self.replica.module)
+        self.has_hidden_layers = not self.is_sequential and len(self.replica.widths) > 1
+        is_residual = isinstance(self.replica.module, ResNet20)
+        self.is_pure = are_pure(job.theta)
+        # Where bags are kept whole, counts say more than shares.
+        is_weak = not job.keeps_bags_whole and are_weak(job.theta)
+        self.regime = find_regime(weak_shares=is_weak, sequential=self.is_sequential)
+        self.folds = settings.folds or self.regime.folds
+        self.fold, self.kept_out = self._split()
+        ratios = row_ratios(self.bags, job.pooled_prior)[self.kept_out]
+        self.judge = KeptOut(ratios, self.regime.tolerance)
+        most = self.regime.rounds if settings.rounds is None else settings.rounds
+        self.most_rounds = 0 if self.is_pure or not self.kept_out.any() else most
+        self.n_accepted = 0
+        is_wide = math.prod(self.bags.row_shape) >= _MIXUP_NUMBERS
+        # A small residual network learns less from mixed rows, unless labels are poor.
+        by_default = is_wide and (is_weak or not is_residual)
+        self.mixup = by_default if settings.mixup is None else bool(settings.mixup)
+        self.smoothing = Smoothing(
+            settings.adversarial_smoothing,
+            self.bags,
+            applies=self.has_hidden_layers and not job.keeps_bags_whole,
+        )
+        augment = settings.augment or ("weak" if is_residual else "none")
+        self.start_augmentation, self.soft_augmentation = self._augmentations(augment)
+        self.log_eta = np.zeros((self.bags.n_rows, self.bags.priors.n_classes))
+        self.final_log_eta = self.log_eta  # what the last network learns from
+        self.calibration: Calibration | None = None
+        self.why_ended = "All rounds were run."
+        self.gains = ""
+        self.seconds = 0.0  # of all trainings so far
+
+    def trainings(self) -> Trainings:
+        """Yield replicas, receive their fits, return the fit of the job."""
+        if not self.is_pure:
+            fits = yield self.start()
+            if failed := self._diverged(fits):
+                return self.finish(failed)
+            self.use_start(fits)
+        while self.n_accepted < self.most_rounds:
+            fits = yield self.round()
+            failed = self._diverged(fits)
+            if failed and self._is_smoothing_on_trial():
+                self.smoothing.give_up()  # and run the round again
+            elif failed:
+                return self.finish(failed)
+            elif not self.use_round(fits):
+                break
+        (fit,) = yield [self.last()]
+        self.seconds += fit.seconds
+        return self.finish(fit)
+
+    def _split(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Fold of every row, and whether it is kept out; equal rows go together."""
+        record = identify(self.bags.source, self.bags.rows)
+        n = int(record.max()) + 1
+        order = np.random.default_rng(self.job.seed).permutation(n)
+        share = np.clip(_KEPT_OUT_ROWS / n, _KEPT_OUT, _MOST_KEPT_OUT)
+        kept_out = order < (share * n if n >= max(_LEAST_RECORDS, 4 * self.folds) else 0)
+        return (order % self.folds)[record], kept_out[record]
+
+    def _augmentations(self, augment: str) -> tuple[Augmentation | None, Augmentation | None]:
+        """Return changes of the rows of the start, and of trainings on soft labels."""
+        if augment == "none":
+            return None, None
+        if len(self.bags.row_shape) not in (2, 3):
+            got = f"{augment!r} for rows of shape {self.bags.row_shape}"
+            raise invalid("augment", "'none', or rows that are images (n, C, H, W)", got)
+        flip = has_mirror_images(self.bags.row_shape)
+        return Augmentation(flip=flip), Augmentation(augment == "strong", flip)
+
+    def _diverged(self, fits: list[Fit]) -> Fit | None:
+        """Count the time of trainings, and find one that diverged."""
+        self.seconds += sum(fit.seconds for fit in fits)
+        return next((fit for fit in fits if fit.diverged), None)
+
+    def _is_smoothing_on_trial(self) -> bool:
+        return self.n_accepted > 0 and self.smoothing.is_on_trial
+
+    def _weight_decay(self, usual: float | None) -> float:
+        """Weight decay of the job, or the usual one of a stage where the job leaves it open."""
+        if usual is None or self.job.weight_decay is not None:
+            return self.replica.weight_decay
+        return usual
+
+    # ------------------------------------------------------------------------------- the start
+
+    def start(self) -> list[Replica]:
+        """Describe the networks of the start."""
+        job, n = self.job, self.bags.n_rows
+        is_small, is_deep = job.keeps_bags_whole, self.is_sequential and not job.keeps_bags_whole
+        batch = self.start_replica.batch_size if is_small else matching_batch_size(n, job.theta)
+        steps, least = (_SMALL_BAG_STEPS, _SMALL_BAG_EPOCHS) if is_small else (_STEPS, _EPOCHS)
+        batch = min(n, job.batch_size or (min(batch, _DEEP_BATCH) if is_deep else batch))
+        if is_deep:
+            steps = max(steps, _DEEP_EPOCHS * (n // batch))
+        epochs = max(steps / (n // batch), least)
+        first = replace(
+            self.start_replica,
+            stage="start",
+            batch_size=batch,
+            epochs=max(1, round(self._share_of_usual_epochs() * epochs)),
+            learning_rate=job.learning_rate or self.regime.start_rate,
+            weight_decay=self._weight_decay(self.regime.start_decay),
+            annealed=True,
+            augmentation=self.start_augmentation,
+            predicted=self.bags,
+            test=None,
+            held_out=None,
+        )
+        # A module of the user's brings its weights, and copies of one start differ too little.
+        count = 1 if isinstance(job.model, nn.Module) else self.regime.start_networks
+        seeds = [_seed(job.seed, number, _START_STREAM) for number in range(1, count)]
+        return [first, *(replace(first, seed=s, module=job.network(s)) for s in seeds)]
+
+    def _share_of_usual_epochs(self) -> float:
+        if self.job.epochs is None:
+            return 1.0
+        return min(1.0, self.job.epochs / soft_epochs(self.bags.n_rows))
+
+    def use_start(self, fits: list[Fit]) -> None:
+        """Take the mean log-probabilities of the start."""
+        parts = [log_softmax(fit.logits, axis=1) for fit in fits]
+        assert self.start_replica.output_prior is not None
+        from_prior = np.maximum(self.start_replica.output_prior, _SMALLEST)
+        to_prior = np.maximum(self.job.pooled_prior, _SMALLEST)
+        shift = prior_shift(to_prior, from_prior)
+        self.log_eta = self.final_log_eta = log_softmax(np.mean(parts, 0) + shift, axis=1)
+
+    # ------------------------------------------------------------------------------ the rounds
+
+    def round(self) -> list[Replica]:
+        """Describe one network per fold."""
+        targets = self._targets(self.log_eta)
+        trained = [
+            np.flatnonzero((self.fold != fold) & ~self.kept_out) for fold in range(self.folds)
+        ]
+        batch = soft_batch_size(self.bags.n_rows, min(map(len, trained)))  # of all, for one stack
+        return [
+            replace(
+                self._soft(rows, targets, _seed(self.job.seed, self.n_accepted, fold), batch),
+                stage=f"round {self.n_accepted + 1}",
+                adversarial_smoothing=self.smoothing.radius if self.n_accepted else 0.0,
+                predicted=self.bags.take(np.flatnonzero(self.fold == fold)),
+                test=None,
+            )
+            for fold, rows in enumerate(trained)
+        ]
+
+    def _targets(self, log_eta: _Floats) -> NDArray[np.float32]:
+        """Soft labels of all rows: (n, K)."""
+        return balanced_posterior(
+            log_eta * self.regime.sharpening,
+            self.bags.bag_index,
+            self.job.theta,
+            self.job.pooled_prior,
+            self.job.weight,
+            balanced=self.settings.balanced,
+        )
+
+    def _soft(
+        self, rows: NDArray[np.int64], targets: NDArray[np.float32], seed: int, batch: int
+    ) -> Replica:
+        """Describe a training on the soft labels of some rows."""
+        job, n, weight = self.job, self.bags.n_rows, self.job.weight
+        module = job.network(seed)
+        optimizer: dict[str, Any] = {"learning_rate": job.learning_rate or _SOFT_RATE}
+        if learns_by_descent(module, n, job.learning_rate):
+            optimizer, batch = DESCENT, DESCENT_BATCH
+        # Linear models have no normalisation that would undo the shrinking of their weights.
+        usual_decay = soft_weight_decay(n) if self.has_hidden_layers else None
+        return replace(
+            self.replica,
+            bags=self.bags if len(rows) == n else self.bags.take(rows),
+            objective=None,
+            targets=targets[rows],
+            module=module,
+            seed=seed,
+            sample_weight=None if weight is None else weight[rows],
+            epochs=job.epochs or soft_epochs(n),
+            batch_size=job.batch_size or batch,
+            batching="shuffled",
+            annealed=True,
+            weight_decay=self._weight_decay(usual_decay),
+            mixup=self.mixup,
+            augmentation=self.soft_augmentation,
+            held_out=None,
+            risk_weights=None,
+            **optimizer,
+        )
+
+    def use_round(self, fits: list[Fit]) -> bool:
+        """Join the predictions of all folds with earlier ones; return False if rounds end here."""
+        log_eta = np.empty_like(self.log_eta)
+        for fold, fit in enumerate(fits):
+            log_eta[self.fold == fold] = log_softmax(fit.logits, axis=1)
+        judge, kept_out = self.judge, self.kept_out
+        temperature = judge.temperature(log_eta[kept_out]) if self.settings.calibrated else 1.0
+        log_eta = log_softmax(log_eta / temperature, axis=1)
+        losses = judge.losses(log_eta[kept_out])
+        # The start was trained on the rows that are kept out, so the first round has no judge.
+        if self.n_accepted and judge.is_worse(losses, self.n_accepted):
+            if self.smoothing.is_on_trial:
+                self.smoothing.give_up()  # and run the round again
+                return True
+            self.why_ended = "Another round did not improve the fit on held-out rows."
+            return False
+        judge.accept(losses, self.n_accepted)
+        self.gains = describe_gains(-losses)
+        if self.n_accepted:
+            self.smoothing.confirm()
+        self.final_log_eta = _between(self.log_eta, log_eta, _LABEL_STEP)
+        self.log_eta = _between(self.log_eta, log_eta, self.regime.step)
+        self.calibration = Calibration(temperature, np.zeros(log_eta.shape[1]))
+        self.n_accepted += 1
+        return True
+
+    # -------------------------------------------------------------------------------- the last
+
+    def last(self) -> Replica:
+        """Describe the last training, on all rows."""
+        n = self.bags.n_rows
+        targets = self._targets(self.final_log_eta)
+        return replace(
+            self._soft(np.arange(n), targets, self.job.seed, soft_batch_size(n, n)),
+            stage="last network",
+            adversarial_smoothing=self.smoothing.final_radius,
+            held_out=self.job.held_out,
+        )
+
+    def finish(self, fit: Fit) -> Fit:
+        """Make the fit of the job from its last training, or from one that diverged."""
+        if not fit.diverged:
+            fit = replace(fit, stop_reason=self._describe(), calibration=self.calibration)
+        priors = {name: getattr(self.replica, name) for name in _PRIORS}
+        return replace(fit, seconds=self.seconds, **priors)
+
+    def _describe(self) -> str:
+        if self.is_pure:
+            return "Every bag has one class, so this is supervised learning."
+        if not self.n_accepted:
+            return f"Trained on soft labels of {self.settings.start}, without rounds."
+        rounds = "1 round" if self.n_accepted == 1 else f"{self.n_accepted} rounds"
+        options = {"mixup": self.mixup, "adversarial smoothing": bool(self.smoothing.final_radius)}
+        parts = [rounds, *(name for name, used in options.items() if used)]
+        text = f"Trained with cross-fitting ({', '.join(parts)}). {self.why_ended}"
+        return f"{text} {self.gains}"
+
+
+_PRIORS = ("pooled_prior", "test_prior", "output_prior")
+
+
+def _between(old: _Floats, new: _Floats, step: float) -> _Floats:
+    """Log-probabilities at a share of the way from old to new ones."""
+    return new if step == 1 else log_softmax((1 - step) * old + step * new, axis=1)
+
+
+def _seed(*numbers: int) -> int:
+    """Return a seed that is told by several numbers."""
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])

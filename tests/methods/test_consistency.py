@@ -65,7 +65,7 @@ def test_equal_rows_and_small_bags_are_kept_out_as_a_whole():
     replica = describe(small_bags())
     assert set(replica.predicted.bag_index).isdisjoint(replica.bags.bag_index)
     same = unbag.Bags(np.zeros((9, 2)), np.arange(9) % K, THETA)
-    with pytest.raises(InvalidInputError, match="bags must be two different rows at least, got 1"):
+    with pytest.raises(InvalidInputError, match="bags must be at least two different rows, got 1"):
         fit_many([Job(same, "consistency")])
 
 

@@ -338,7 +338,7 @@ class _Loading:
             from unbag.io import encoding_from_dict  # pyarrow, for models of tables alone
 
             try:
-                clf.encoding_ = encoding_from_dict(self.encoding, self.shape)
+                clf.encoding_ = encoding_from_dict(self.encoding, self.given.row_shape)
             except InvalidInputError as error:
                 raise refusal(self.folder / ENCODING, str(error).rstrip(".")) from None
 

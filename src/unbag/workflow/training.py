@@ -36,7 +36,7 @@ from unbag.workflow.judging import (
 from unbag.workflow.outputs import discarded
 from unbag.workflow.reading import Inputs, inspect_rows, paths_of, read_inputs, shares_by_class
 from unbag.workflow.settings import check_intervals, check_settings, check_shares, make_classifier
-from unbag.workflow.work import work_folder
+from unbag.workflow.work import discard_damaged, work_folder
 
 __all__ = ["TrainedModel", "fit_files", "tune_files"]
 
@@ -183,6 +183,7 @@ def fit_files(
         if validation is not None:  # its error cannot be estimated where this fails
             risk_weights(validation.priors, validation.pooled_prior, warn=False)
         clf.checkpoint = work / "training"
+        discard_damaged(clf.checkpoint)
         _adapt(clf, inputs)
         clf.fit_bags(train, held_out=validation)
         clf.checkpoint = None

@@ -82,7 +82,7 @@ class TrainedModel:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON."""
-        made: dict[str, Any] = {
+        plain: dict[str, Any] = {
             "model": str(self.folder),
             "report": str(self.folder / REPORT),
             "method": self.classifier.method_,
@@ -94,9 +94,9 @@ class TrainedModel:
             "notes": list(self.notes),
         }
         if self.tuning is not None:
-            made["best_params"] = self.tuning.best_params
-            made["trials"] = len(self.tuning.trials)
-        return made
+            plain["best_params"] = self.tuning.best_params
+            plain["trials"] = len(self.tuning.trials)
+        return plain
 
 
 def fit_files(

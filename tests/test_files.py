@@ -204,6 +204,9 @@ def test_a_kill_at_any_moment_can_be_settled(tmp_path, killed):
         ended = killed(lambda: make(target, "new"), moment)
         if not (target / "key").exists():
             assert was_interrupted(target)
+        else:  # what has the key is one of the two, whole
+            state = {name: text for name, text in files(target).items() if name != "mine"}
+            assert state in (dict.fromkeys(NAMES, "old"), {"key": "new", "other": "new"})
         settle_folder(target, "key")
         assert not was_interrupted(target)
         found = files(target)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import nn
 
 import unbag
@@ -364,3 +364,17 @@ def test_a_path_that_is_no_folder_is_refused_before_training(tmp_path):
     for bad in (path, 3):
         with pytest.raises(InvalidInputError, match="checkpoint must be a folder"):
             train(make_replicas(), device="cpu", checkpoint=bad)
+
+
+def test_a_full_disk_names_the_checkpoint_and_leaves_the_last_one(tmp_path, monkeypatch):
+    checkpoint = Checkpoint(tmp_path, "a" * 64)
+    checkpoint.save({"x": torch.ones(3)}, {"epoch": 1})
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full(*_):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device")
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(InvalidInputError, match=r"No space left .*; free some"):
+        checkpoint.save({"x": torch.zeros(3)}, {"epoch": 2})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

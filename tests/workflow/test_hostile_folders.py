@@ -4,6 +4,7 @@ Whatever is planted in a folder or beside an output, no other file is written to
 trusted is thrown away with a warning; what fails leaves nothing behind.
 """
 
+import itertools
 import json
 import os
 import stat
@@ -11,6 +12,7 @@ import sys
 import warnings
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.csv
@@ -28,6 +30,14 @@ from unbag.workflow.parts import parts_folder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
 OPTIONS = {"bag": "district", "priors": "shares.csv", **QUICK}
+
+
+class Stop(KeyboardInterrupt):
+    """Stands for a key that was pressed."""
+
+
+def stop(*_, **__):
+    raise Stop
 
 
 @pytest.fixture
@@ -224,6 +234,33 @@ def test_sound_parts_are_used_and_the_rest_goes(folder, stopped, victim):
     (stopped / "whole.csv").symlink_to(victim / "file")
     assert predict_files("model", "other.parquet", output="out.csv").rows_before == 192
     assert (folder / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["truncated", "link", "another"])
+def test_damaged_checkpoints_are_thrown_away(folder, monkeypatch, kind):
+    clock = SimpleNamespace(monotonic=itertools.count(step=60).__next__)
+    with monkeypatch.context() as patched:
+        patched.setattr("unbag.training.engine.time", clock)  # a checkpoint at every epoch
+        patched.setattr(
+            "unbag.workflow.training.judge", lambda *_, **__: (_ for _ in ()).throw(Stop)
+        )
+        with pytest.raises(Stop):
+            fit()
+    (path,) = (folder / ".new.work" / "training").glob("*.safetensors")
+    data = path.read_bytes()
+    path.unlink()
+    if kind == "link":
+        (path.parent / "other").write_bytes(data)
+        path.symlink_to("other")
+    elif kind == "another":
+        path.write_bytes((folder / "model" / "model.safetensors").read_bytes())
+    else:
+        path.write_bytes(data[:-9])
+    with pytest.warns(DiscardedWorkWarning, match="The checkpoint .* was damaged"):
+        fit()
+    fit(output="other")
+    one, other = content(folder / "new"), content(folder / "other")
+    assert one["model.safetensors"] == other["model.safetensors"]
 
 
 @pytest.mark.parametrize("kind", ["bytes", "folder"])

@@ -102,15 +102,17 @@ def for_workflow(options: Mapping[str, Any]) -> dict[str, Any]:
 
     Both have the same names, but for those that only tell how the command shows its result.
     """
-    made = {name: value for name, value in options.items() if name not in ("as_json", "config")}
-    made["verbose"] = is_terminal() and not options["as_json"]
-    for name in {"leave_out", "key"} & made.keys():
-        made[name] = made[name] or ()
-    if "method_settings" in made:  # pairs, as a list is what typer hands on
-        made["method_settings"] = dict(made["method_settings"] or ())
-    for name in {"prior", "test_prior"} & made.keys():
-        made[name] = parse_shares(name, made[name])
-    return made
+    arguments = {
+        name: value for name, value in options.items() if name not in ("as_json", "config")
+    }
+    arguments["verbose"] = is_terminal() and not options["as_json"]
+    for name in {"leave_out", "key"} & arguments.keys():
+        arguments[name] = arguments[name] or ()
+    if "method_settings" in arguments:  # pairs, as a list is what typer hands on
+        arguments["method_settings"] = dict(arguments["method_settings"] or ())
+    for name in {"prior", "test_prior"} & arguments.keys():
+        arguments[name] = parse_shares(name, arguments[name])
+    return arguments
 
 
 def parse_settings(given: Sequence[str]) -> dict[str, Any]:

@@ -34,12 +34,12 @@ def inspect(
     Example: unbag inspect rows.parquet --bag district --priors shares.csv
     """
     with exit_on_error():
-        found = inspect_files(**for_workflow(locals()))
+        result = inspect_files(**for_workflow(locals()))
         if as_json:
-            print_json(found.to_dict())
+            print_json(result.to_dict())
             return
-        print_notes(found.notes)
-        say(str(found.inspection))
+        print_notes(result.notes)
+        say(str(result.inspection))
 
 
 def evaluate(
@@ -68,14 +68,14 @@ def evaluate(
     Example: unbag evaluate model other-rows.parquet --report evaluation.html
     """
     with exit_on_error():
-        found = evaluate_files(**for_workflow(locals()))
+        result = evaluate_files(**for_workflow(locals()))
         if as_json:
-            print_json(found.to_dict())
+            print_json(result.to_dict())
             return
-        print_notes(found.notes, found.warnings)
-        say(str(found.evaluation))
-        if found.report is not None:
-            say(f"\nReport: {found.report}")
+        print_notes(result.notes, result.warnings)
+        say(str(result.evaluation))
+        if result.report is not None:
+            say(f"\nReport: {result.report}")
 
 
 def predict(
@@ -107,15 +107,15 @@ def predict(
     Example: unbag predict model rows.parquet --key id --output predictions.parquet
     """
     with exit_on_error(GOES_ON):
-        made = predict_files(**for_workflow(locals()))
+        result = predict_files(**for_workflow(locals()))
         if as_json:
-            print_json(made.to_dict())
+            print_json(result.to_dict())
             return
-        before = f", {made.rows_before:,} of them by an earlier run" if made.rows_before else ""
-        say(f"Predicted {made.rows:,} rows{before}. Rows predicted as each class:")
-        for name, share in made.shares.items():
+        before = f", {result.rows_before:,} of them by an earlier run" if result.rows_before else ""
+        say(f"Predicted {result.rows:,} rows{before}. Rows predicted as each class:")
+        for name, share in result.shares.items():
             say(f"  {name:<20} {share:7.2%}")
-        say(f"Output: {made.output}")
+        say(f"Output: {result.output}")
 
 
 def export(
@@ -134,8 +134,8 @@ def export(
     with exit_on_error():
         with hold(hidden_folder(output), output):
             check_free("output", output, overwrite=overwrite)
-            made = export_onnx(load_model(model), output)
+            result = export_onnx(load_model(model), output)
         if as_json:
-            print_json({"output": str(made)})
+            print_json({"output": str(result)})
         else:
-            say(f"Output: {made}")
+            say(f"Output: {result}")

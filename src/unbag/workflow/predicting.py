@@ -21,6 +21,7 @@ from unbag.estimator import UnbagClassifier
 from unbag.files import is_real_folder
 from unbag.io import TableEncoding, TableFiles, read_rows
 from unbag.io.tables import batch_rows_of
+from unbag.plain import to_plain
 from unbag.progress import RowProgress
 from unbag.validation import check_choice, invalid, shorten
 from unbag.workflow.outputs import check_free, check_not_input, hold
@@ -55,7 +56,8 @@ class PredictedFile:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON."""
-        return {**vars(self), "output": str(self.output)}
+        plain: dict[str, Any] = to_plain(vars(self))
+        return plain
 
 
 def predict_files(

@@ -36,7 +36,7 @@ from unbag.workflow.judging import (
 from unbag.workflow.outputs import discarded
 from unbag.workflow.reading import Inputs, inspect_rows, paths_of, read_inputs, shares_by_class
 from unbag.workflow.settings import check_intervals, check_settings, check_shares, make_classifier
-from unbag.workflow.work import work_folder
+from unbag.workflow.work import discard_damaged, work_folder
 
 __all__ = ["TrainedModel", "fit_files", "tune_files"]
 
@@ -82,7 +82,7 @@ class TrainedModel:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON."""
-        made: dict[str, Any] = {
+        plain: dict[str, Any] = {
             "model": str(self.folder),
             "report": str(self.folder / REPORT),
             "method": self.classifier.method_,
@@ -94,9 +94,9 @@ class TrainedModel:
             "notes": list(self.notes),
         }
         if self.tuning is not None:
-            made["best_params"] = self.tuning.best_params
-            made["trials"] = len(self.tuning.trials)
-        return made
+            plain["best_params"] = self.tuning.best_params
+            plain["trials"] = len(self.tuning.trials)
+        return plain
 
 
 def fit_files(
@@ -183,6 +183,7 @@ def fit_files(
         if validation is not None:  # its error cannot be estimated where this fails
             risk_weights(validation.priors, validation.pooled_prior, warn=False)
         clf.checkpoint = work / "training"
+        discard_damaged(clf.checkpoint)
         _adapt(clf, inputs)
         clf.fit_bags(train, held_out=validation)
         clf.checkpoint = None

@@ -1,16 +1,19 @@
 """The folder beside a model in which a run keeps what is done until it is finished."""
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from safetensors import SafetensorError, safe_open
+
 from unbag.estimator.folder import DESCRIPTION
-from unbag.files import read_regular, remove_folder, settle_folder, write_whole
+from unbag.files import discard, read_regular, remove_folder, settle_folder, write_whole
 from unbag.validation import invalid
 from unbag.workflow.config import CONFIG, MAX_BYTES
-from unbag.workflow.outputs import hidden_folder, hold
+from unbag.workflow.outputs import discarded, hidden_folder, hold
 
-__all__ = ["work_folder"]
+__all__ = ["discard_damaged", "work_folder"]
 
 
 @contextmanager
@@ -48,6 +51,21 @@ def work_folder(output: Path, config: str, *, overwrite: bool) -> Iterator[Path]
                 _remove(folder)
             raise
         _remove(folder)
+
+
+def discard_damaged(folder: Path) -> None:
+    """Remove checkpoints that cannot be read, with a warning."""
+    if folder.is_symlink():
+        discard(folder)
+    for path in folder.glob("*.safetensors"):
+        try:
+            if path.is_symlink():
+                raise OSError("it is a link")
+            with safe_open(path, framework="pt") as file:
+                json.loads((file.metadata() or {})["progress"])
+        except (SafetensorError, OSError, KeyError, ValueError):
+            discard(path)
+            discarded(f"The checkpoint {path}", "was damaged")
 
 
 def _check_free(output: Path, *, overwrite: bool) -> None:

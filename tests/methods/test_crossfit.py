@@ -10,13 +10,13 @@ from scipy.special import log_softmax
 from small_jobs import THETA, TINY, WEAK, K, crossfitting, gaussians, make, small_bags, started
 
 import unbag
+from unbag.evaluation import likeliest_temperature
 from unbag.exceptions import InvalidInputError
 from unbag.identity import identify
 from unbag.methods import CrossFit, Job, fit_many, get_method, soft_labels
 from unbag.methods.crossfit import CrossFitting
 from unbag.methods.posterior import balanced_posterior, row_ratios
 from unbag.training import Augmentation, TestSet, train
-from unbag.evaluation import likeliest_temperature
 
 
 def run(replicas):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from unbag.evaluation import likeliest_temperature
 from unbag.methods.kept_out import KeptOut, Tolerance
 from unbag.methods.regimes import find_regime
-from unbag.evaluation import likeliest_temperature
 
 CLEAR, WEAK = (find_regime(weak_shares=weak, sequential=False).tolerance for weak in (False, True))
 N = 400

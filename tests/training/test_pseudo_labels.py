@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import unbag
+from unbag.evaluation import likeliest_temperature
 from unbag.exceptions import InvalidInputError
 from unbag.fingerprint import fingerprint
 from unbag.models import MLP, ResNet20
@@ -16,7 +17,6 @@ from unbag.training.augmentation import augment
 from unbag.training.engine import Stack
 from unbag.training.pseudo_labels import _FLOOR, _GAIN_RATE, _STRONG, lowest_pure
 from unbag.training.randomness import derive, seed_keys
-from unbag.evaluation import likeliest_temperature
 
 N, D, K = 60, 4, 3
 THETA = np.array([[0.6, 0.3, 0.1], [0.1, 0.3, 0.6], [0.2, 0.6, 0.2]])

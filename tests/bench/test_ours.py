@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tiny_study import HERE, made_choices, made_record, plain, write_cells
-from unbag.methods.jobs import prepare
 
 from unbag.bench import Records, Results, run_study, running
 from unbag.bench.cells import Published, differs, published
@@ -15,6 +14,7 @@ from unbag.bench.study import OURS, SETTINGS, STUDY, Data, Run, our_run
 from unbag.bench.tables import write_tables
 from unbag.exceptions import InvalidInputError
 from unbag.methods.crossfit import CrossFit
+from unbag.methods.jobs import prepare
 
 pytestmark = pytest.mark.usefixtures("small")
 PART = {"datasets": ["pendigits"], "settings": ["symmetric-0.5"], "device": "cpu", "trials": 1}

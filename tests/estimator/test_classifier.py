@@ -341,6 +341,18 @@ def test_without_priors_score_is_plain_accuracy(data):
         make(priors=None).fit(X, ["a"] * len(X))
 
 
+def test_bags_are_fitted_as_their_rows_and_ids(data):
+    X, ids, _ = data
+    bags = unbag.Bags(X, ids, TABLE)
+    clf = make(priors=None).fit_bags(bags, held_out=bags.take(np.arange(60)))
+    np.testing.assert_array_equal(clf.predict_proba(X), make().fit(X, ids).predict_proba(X))
+    assert len(clf.history_["label_free_error"]) == 4
+    assert clf.best_epoch_ is None
+    stopped = make(priors=None, early_stopping=True, n_iter_no_change=1, epochs=50)
+    stopped.fit_bags(bags, held_out=bags.take(np.arange(60)))
+    assert stopped.n_iter_ == min(stopped.best_epoch_ + 1, 50)
+
+
 def test_warm_start_goes_on(data):
     X, ids, _ = data
     clf = make(warm_start=True, epochs=15).fit(X, ids)

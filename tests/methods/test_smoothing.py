@@ -78,7 +78,10 @@ def test_the_principal_deviation_is_the_first_singular_value(n):
     bags = unbag.Bags(X, np.arange(n) % 3, THETA)
     centred = X.reshape(n, 60) - X.reshape(n, 60).mean(0)
     expected = np.linalg.norm(centred, 2) / np.sqrt(n)
-    assert 0.98 * expected < principal_deviation(bags) < expected * (1 + 1e-9)
+    found = principal_deviation(bags)
+    assert 0.98 * expected < found < expected * (1 + 1e-9)
+    small = unbag.Bags(1e-9 * X, np.arange(n) % 3, THETA)
+    assert principal_deviation(small) == pytest.approx(1e-9 * found)
     assert principal_deviation(unbag.Bags(np.ones((n, 5)), np.arange(n) % 3, THETA)) == 0
 
 

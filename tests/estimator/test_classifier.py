@@ -282,7 +282,7 @@ def test_parameters_of_the_past_name_their_new_place(name, kind):
         make(**{name: 0.5})
     with pytest.raises(InvalidInputError, match=message):
         make().set_params(**{name: 0.5})
-    with pytest.raises(TypeError, match="UnbagClassifier has no parameter 'colour'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         make(colour=1)
 
 

@@ -18,9 +18,9 @@ from unbag.selection.tuning import SCORERS
 K, D = 3, 5
 THETA = unbag.priors.symmetric(K, 0.6)
 SEARCH = {
-    "method": ["u-prr", "prop"],
     "learning_rate": (1e-2, 1e-1, "log"),
     "method__alpha": (0.3, 0.9),
+    "method": ["u-prr", "prop"],  # drawn first, wherever it stands
     "width": [4, 8],
 }
 

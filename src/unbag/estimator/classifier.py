@@ -1,9 +1,11 @@
 """UnbagClassifier: the methods as a scikit-learn classifier."""
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ParamSpec, Self
 
 import numpy as np
 import torch
@@ -24,7 +26,30 @@ from unbag.validation import as_generator, invalid, shorten
 
 __all__ = ["ClassifierJob", "UnbagClassifier"]
 
+_P = ParamSpec("_P")
 _SETTINGS_OF_METHODS = ("alpha", "ascent_scale", "flood_level")  # parameters in unbag 0.1
+
+
+def _refuse_settings_of_methods(params: Mapping[str, Any]) -> None:
+    """Refuse parameters that became settings of methods, naming their new place."""
+    for name in [name for name in _SETTINGS_OF_METHODS if name in params]:
+        kind, value = "UFlood" if name == "flood_level" else "UPRR", params[name]
+        message = (
+            f"{name} is a setting of the method: give method=unbag.methods.{kind}({name}="
+            f"{value!r}), or set_params(method__{name}={value!r})."
+        )
+        raise InvalidInputError(message)
+
+
+def _naming_new_places(init: Callable[_P, None]) -> Callable[_P, None]:
+    """Name the new place of parameters that moved; the signature stays that of ``init``."""
+
+    @wraps(init)
+    def checked(*arguments: _P.args, **params: _P.kwargs) -> None:
+        _refuse_settings_of_methods(params)
+        init(*arguments, **params)
+
+    return checked
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -146,6 +171,7 @@ class UnbagClassifier(Predicting):
     array([0, 0, 0])
     """
 
+    @_naming_new_places
     def __init__(
         self,
         priors: Any = None,
@@ -172,9 +198,7 @@ class UnbagClassifier(Predicting):
         checkpoint: str | os.PathLike[str] | None = None,
         verbose: bool = False,
         random_state: Any = None,
-        **unknown: Any,
     ) -> None:
-        _refuse(unknown)
         self.priors = priors
         self.method = method
         self.test_prior = test_prior
@@ -202,7 +226,7 @@ class UnbagClassifier(Predicting):
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``method__x`` sets x of the method, by name or as an object."""
         settings = {name: params.pop(name) for name in list(params) if name.startswith("method__")}
-        _refuse({name: params[name] for name in params if name in _SETTINGS_OF_METHODS})
+        _refuse_settings_of_methods(params)
         super().set_params(**params)
         if settings:
             own = {name.removeprefix("method__"): value for name, value in settings.items()}
@@ -393,16 +417,3 @@ class UnbagClassifier(Predicting):
             module: nn.Module = self.module_
             return module
         return self.model
-
-
-def _refuse(unknown: dict[str, Any]) -> None:
-    """Refuse parameters that do not exist, naming the new place of those that did."""
-    for name, value in unknown.items():
-        if name in _SETTINGS_OF_METHODS:
-            kind = "UFlood" if name == "flood_level" else "UPRR"
-            message = (
-                f"{name} is a setting of the method: give method=unbag.methods.{kind}({name}="
-                f"{value!r}), or set_params(method__{name}={value!r})."
-            )
-            raise InvalidInputError(message)
-        raise TypeError(f"UnbagClassifier has no parameter {name!r}.")

@@ -264,6 +264,29 @@ def test_settings_reach_their_method(data):
         np.testing.assert_array_equal(clf.fit(X, ids).history_["objective"], changed)
 
 
+def test_the_defaults():
+    given = UnbagClassifier().get_params()
+    none = ("priors", "test_prior", "epochs", "batch_size", "learning_rate", "weight_decay")
+    assert given == {
+        **dict.fromkeys((*none, "checkpoint", "random_state")),
+        "method": "auto",
+        "loss": "cross-entropy",
+        "model": "mlp",
+        "batching": "auto",
+        "depth": 3,
+        "width": 300,
+        "dropout": 0.0,
+        "device": "auto",
+        "precision": "float32",
+        "early_stopping": False,
+        "validation_fraction": 0.1,
+        "n_iter_no_change": 20,
+        "standardize": True,
+        "warm_start": False,
+        "verbose": False,
+    }
+
+
 def test_settings_of_the_method_are_set_with_it_and_one_after_another():
     clf = make(method="u-flood").set_params(method__alpha=0.3, method="u-prr", epochs=2)
     assert (clf.method, clf.epochs) == (UPRR(alpha=0.3), 2)

@@ -557,7 +557,7 @@ def test_matching_reaches_the_start():
     ("settings", "message"),
     [
         ({"loss": "generalized-cross-entropy"}, "loss must be 'cross-entropy' with method='cross"),
-        ({"patience": 3}, "early_stopping must be False with method='cross"),
+        ({"patience": 3}, "early_stopping must be False with method='crossfit', got True"),
     ],
 )
 def test_another_loss_and_early_stopping_are_refused(settings, message):

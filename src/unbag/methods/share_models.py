@@ -54,7 +54,8 @@ class BagData:
     @property
     def sizes(self) -> _Floats:
         """Sum of the weights of each bag: (M,)."""
-        return np.bincount(self.bag_index, self.weight, len(self.theta))
+        sizes = np.bincount(self.bag_index, self.weight, len(self.theta))
+        return np.asarray(sizes, dtype=np.float64)
 
     @property
     def n_folds(self) -> int:
@@ -64,7 +65,7 @@ class BagData:
     def shares_without(self, fold: int) -> _Floats:
         """Class shares of all rows of the other folds: (K,)."""
         sizes = np.where(self.fold == fold, 0, self.sizes)
-        return np.maximum(sizes @ self.theta / sizes.sum(), _SMALLEST_SHARE)
+        return np.asarray(np.maximum(sizes @ self.theta / sizes.sum(), _SMALLEST_SHARE))
 
     def select(self, bags: NDArray[np.bool_]) -> tuple["BagData", NDArray[np.bool_]]:
         """Take some bags, and tell which rows are theirs."""

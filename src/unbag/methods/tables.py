@@ -27,11 +27,13 @@ from scipy.special import log_softmax
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
 from torch import nn
 
+from unbag.evaluation import error_table
 from unbag.methods.base import Method, Task, Trainings
 from unbag.methods.evidence import evidence_weights
 from unbag.methods.job import Job
 from unbag.methods.posterior import balanced_posterior, describe_gains, log_gains, row_ratios
 from unbag.methods.share_models import BagData, SharePath, fit_path, mix_paths, trust_in_paths
+from unbag.priors import prior_shift
 from unbag.tabular import FEATURES, Features, TabularModel
 from unbag.training import Fit
 from unbag.trees import TreeEnsemble
@@ -51,6 +53,7 @@ _BOOSTING: dict[str, Any] = {
 _LEAST_LABEL = 0.02  # soft labels below it are left out of boosting
 _LEAST_BAGS = 3  # of which one can be left out and the others still differ
 _SMALLEST_SHARE = 1e-9
+_LEAST_CHANCE = 1e-4  # a class that no leaf has seen is unlikely, not impossible
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class Tables(Method):
             raise invalid("X", "a table with method='tables'", got, remedy)
 
     def epochs(self, job: Job) -> int:
-        """Rounds stand for epochs."""
+        """Return the rounds, which stand for epochs."""
         del job
         return self.rounds
 
@@ -126,15 +129,15 @@ class _TableFitting:
         shares = mix_paths(paths, self.shares, self.x.shape[1])
         with torch.no_grad():
             log_eta = shares(torch.as_tensor(self.x)).numpy()
-        trust, targets, out_of_bag = 0.0, np.empty(0), log_eta
+        trust, targets, out_of_bag = 0.0, self._targets(log_eta), log_eta
         for number in range(self.settings.rounds):
-            targets = self._targets(log_eta)
             (out_of_bag,) = yield [Task(f"forest {number + 1}", self._forest(targets, number))]
             self.objectives.append(float(-(targets * out_of_bag).sum(1).mean()))
             if number == 0:
                 trust = self._trust(paths, out_of_bag)
             sharper = _SHARPENING * out_of_bag - (_SHARPENING - 1) * np.log(self.shares)
-            log_eta = log_softmax(sharper, axis=1)
+            if number + 1 < self.settings.rounds:
+                targets = self._targets(log_softmax(sharper, axis=1))
         (boosting,) = yield [Task("boosted trees", lambda: self._boosting(targets))]
         parts: dict[str, nn.Module] = {
             "shares": shares,
@@ -240,12 +243,10 @@ class _TableFitting:
             test_prior=job.target_prior,
             output_prior=job.pooled_prior,
         )
-        return replace(fit, history=history | final_errors(job, model, n))
+        return replace(fit, history=history | _final_errors(job, model, n))
 
 
-def _out_of_bag(
-    forest: RandomForestRegressor, x: _Floats, targets: NDArray[np.float32]
-) -> _Floats:
+def _out_of_bag(forest: RandomForestRegressor, x: _Floats, targets: NDArray[np.float32]) -> _Floats:
     """Log-probabilities of rows by the trees that did not see them: (n, K).
 
     Rows that every tree has seen get the mean soft label.
@@ -258,4 +259,26 @@ def _out_of_bag(
         total[unseen] += tree.predict(x[unseen])
         seen += unseen
     shares = np.where(seen[:, None] > 0, total / np.maximum(seen, 1)[:, None], targets.mean(0))
-    return log_softmax(np.log(np.clip(shares, 1e-4, 1)), axis=1)
+    return np.asarray(log_softmax(np.log(np.clip(shares, _LEAST_CHANCE, 1)), axis=1))
+
+
+def _final_errors(job: Job, model: TabularModel, n_epochs: int) -> dict[str, _Floats]:
+    """Errors on rows that record one; they are known at the end only, so not a number before."""
+    columns = {}
+    shift = prior_shift(job.target_prior, job.pooled_prior)
+
+    def predict(rows: Any) -> NDArray[np.int64]:
+        with torch.no_grad():
+            log_p = model(torch.as_tensor(rows)).numpy()
+        return np.asarray((log_p + shift).argmax(1))
+
+    def column(error: float) -> _Floats:
+        return np.append(np.full(n_epochs - 1, np.nan), error)
+
+    if job.test is not None:
+        columns["test_error"] = column(float((predict(job.test.X) != job.test.y).mean()))
+    if job.held_out is not None:
+        bags = job.held_out
+        table = error_table(bags.counts, bags.priors, job.target_prior)
+        columns["label_free_error"] = column(float(table[bags.bag_index, predict(bags.X)].mean()))
+    return columns

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from unbag.bags import Bags
 from unbag.methods.base import Method, Task, Trainings
@@ -122,7 +123,8 @@ def _run_tasks(job: "_Running", verbose: bool) -> None:
     while job.tasks:
         results = []
         for task in job.tasks:
-            with StageProgress(task.stage, verbose):
+            # Products of small matrices are slower on several threads, which wait for each other.
+            with StageProgress(task.stage, verbose), threadpool_limits(1):
                 results.append(task.run())
         job.receive(results)
 

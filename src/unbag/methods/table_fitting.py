@@ -63,6 +63,7 @@ class TableFitting:
     def __init__(self, settings: "Tables", job: Job) -> None:
         self.settings = settings
         self.job = job
+        self.replica = MatchedLikelihood().replica(job)  # networks are changes of it
         # Forests compare numbers of float32, so all parts learn from these.
         self.x = np.asarray(torch.as_tensor(job.rows.X), dtype=np.float32).astype(np.float64)
         self.data = BagData.of(job.rows.bag_index, job.theta, job.weight, job.seed)
@@ -205,10 +206,9 @@ class TableFitting:
         fold = self._folds(job.seed)
         trained = [np.flatnonzero(fold != number) for number in np.unique(fold)]
         batch = soft_batch_size(n, min(map(len, trained)))
-        base = MatchedLikelihood().replica(job)
         return [
             replace(
-                base,
+                self.replica,
                 stage="networks",
                 bags=bags.take(rows),
                 predicted=bags.take(np.flatnonzero(fold == number)),

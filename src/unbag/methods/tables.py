@@ -17,7 +17,7 @@ r"""``tables``: models of shares, trees on soft labels, and as much trust as bag
    model predicts the most frequent class.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from unbag.methods.base import Method, Trainings
@@ -82,10 +82,9 @@ class Tables(Method):
             remedy = "images need a network: method='crossfit'."
             raise invalid("X", "a table with method='tables'", got, remedy)
 
-    def epochs(self, job: Job) -> int:
-        """Return the rounds, which stand for epochs."""
-        del job
-        return self.rounds
+    def shorten(self, job: Job, share: float) -> Job:
+        """Return the job with a share of the rounds, at least one."""
+        return replace(job, method=replace(self, rounds=max(1, round(share * self.rounds))))
 
     def fit(self, job: Job) -> Trainings:
         """Yield the models of shares, the rounds, and the boosted trees."""

@@ -106,8 +106,6 @@ def for_workflow(options: Mapping[str, Any]) -> dict[str, Any]:
         name: value for name, value in options.items() if name not in ("as_json", "config")
     }
     arguments["verbose"] = is_terminal() and not options["as_json"]
-    for name in {"leave_out", "key"} & arguments.keys():
-        arguments[name] = arguments[name] or ()
     if "method_settings" in arguments:  # pairs, as a list is what typer hands on
         arguments["method_settings"] = dict(arguments["method_settings"] or ())
     for name in {"prior", "test_prior"} & arguments.keys():

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unbag.exceptions import MissingBagsWarning
 from unbag.identity import identify, select
-from unbag.ids import id_array, index_ids, match_ids
+from unbag.ids import id_array
 from unbag.priors import ClassPriors
 from unbag.rows import Rows, check_rows
 from unbag.validation import (
@@ -281,8 +281,7 @@ def make_bags(
         f"the priors have the classes {shorten(table.classes)}; to name them, give a DataFrame "
         "with one column per class, or ClassPriors(..., classes=...)."
     )
-    known = index_ids("classes", table.classes)
-    label_index = match_ids("y", labels, known, source="y has", remedy=remedy)
+    label_index = table.encode_classes("y", labels, remedy=remedy)
     n_rows = _check_sizes(sizes, len(source), table.n_bags)  # (M,)
     if sampling == "exact":
         wanted = _largest_remainder(n_rows, table.values)  # (M, K)

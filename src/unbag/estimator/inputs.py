@@ -16,7 +16,7 @@ from torch import Tensor
 from unbag.bags import Bags
 from unbag.exceptions import InvalidInputError
 from unbag.identity import select
-from unbag.ids import id_array, index_ids, match_ids, natural_ids
+from unbag.ids import id_array, natural_ids
 from unbag.priors import ClassPriors
 from unbag.rows import Rows
 from unbag.training import TestSet
@@ -141,9 +141,8 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
         rows = np.asarray(detached(given[0]))
         if rows.shape[1:] != row_shape:
             raise invalid("test_set", f"of rows of shape {row_shape}", f"{rows.shape[1:]}")
-        known = index_ids("classes", table.classes)
-        what = "labelled with classes"
-        labels = match_ids("test_set", given[1], known, source="its labels have", what=what)
+        what, source = "labelled with classes of the priors", "its labels have"
+        labels = table.encode_classes("test_set", given[1], what=what, source=source)
         return TestSet(self._scale(rows, scaler), labels)
 
     def _fit_scaler(self, bags: Bags) -> StandardScaler | None:

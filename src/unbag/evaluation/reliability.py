@@ -135,8 +135,8 @@ def reliability_diagram(
         raise invalid("bag_ids", "ids of at least one row", "none")
     check_number("n_bins", n_bins, low=1, high=1000, integer=True)
     chances = check_probabilities(probabilities, len(bag_index), table.n_classes)
-    present = np.bincount(bag_index, minlength=table.n_bags) > 0
-    bags = _Bags(table.subset(present), (np.cumsum(present) - 1)[bag_index], int(n_bins))
+    rest, bag_index, _ = table.with_rows(bag_index)
+    bags = _Bags(rest, bag_index, int(n_bins))
     pi = bags.pooled
     if test_prior is not None:
         pi = check_test_prior(test_prior, table.classes)

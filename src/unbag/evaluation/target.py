@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unbag.evaluation.estimate import Estimate
-from unbag.ids import index_ids, match_ids
 from unbag.priors import ClassPriors
 from unbag.validation import as_generator, check_choice, check_number, invalid
 
@@ -120,10 +119,9 @@ def _by_confusion(
     """Shares (1 + B, K): the estimate, then resamples of target and bags."""
     table = ClassPriors.of(estimator.priors if estimator.priors is not None else estimator.priors_)
     k = table.n_classes
-    known = index_ids("classes", table.classes)
 
     def code(rows: Any) -> NDArray[np.int64]:
-        return match_ids("classes_", estimator.predict(rows), known, source="predictions have")
+        return table.encode_classes("classes_", estimator.predict(rows), source="predictions have")
 
     bag_index, predicted = table.encode(bag_ids), code(X)
     if len(predicted) != len(bag_index):

@@ -11,7 +11,6 @@ from scipy import stats
 
 from unbag.estimator import UnbagClassifier
 from unbag.evaluation import Estimate, Evaluation, Reliability
-from unbag.ids import index_ids, match_ids
 from unbag.inspection import Inspection
 from unbag.priors import ClassPriors
 from unbag.report.text import text
@@ -84,9 +83,7 @@ class Sources:
         bag_index = None if bag_ids is None else priors.encode(bag_ids)
         known = None
         if predicted is not None and bag_index is not None:
-            classes = index_ids("classes", priors.classes)
-            what = "classes of the priors"
-            known = match_ids("predicted", predicted, classes, source="predicted has", what=what)
+            known = priors.encode_classes("predicted", predicted)
             if len(known) != len(bag_index):
                 allowed = f"one class for each of the {len(bag_index)} bag_ids"
                 raise invalid("predicted", allowed, f"{len(known)}")

@@ -15,7 +15,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-__all__ = ["DownloadProgress", "RowProgress", "TrainingProgress"]
+__all__ = ["DownloadProgress", "RowProgress", "StageProgress", "TrainingProgress"]
 
 
 class _Bar:
@@ -56,6 +56,20 @@ class RowProgress(_Bar):
     def __call__(self, done: int, total: int | None) -> None:
         """Tell how many rows are done."""
         self._bar.update(self._task, completed=done, total=total)
+
+
+class StageProgress(_Bar):
+    """One step of unknown length, with the time that it has taken so far.
+
+    Parameters
+    ----------
+    title : str
+    visible : bool
+    """
+
+    def __init__(self, title: str, visible: bool) -> None:
+        super().__init__(TimeElapsedColumn(), visible=visible)
+        self._bar.add_task(title, total=None)
 
 
 class TrainingProgress(_Bar):

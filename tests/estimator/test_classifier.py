@@ -264,6 +264,29 @@ def test_settings_reach_their_method(data):
         np.testing.assert_array_equal(clf.fit(X, ids).history_["objective"], changed)
 
 
+def test_the_defaults():
+    given = UnbagClassifier().get_params()
+    none = ("priors", "test_prior", "epochs", "batch_size", "learning_rate", "weight_decay")
+    assert given == {
+        **dict.fromkeys((*none, "checkpoint", "random_state")),
+        "method": "auto",
+        "loss": "cross-entropy",
+        "model": "mlp",
+        "batching": "auto",
+        "depth": 3,
+        "width": 300,
+        "dropout": 0.0,
+        "device": "auto",
+        "precision": "float32",
+        "early_stopping": False,
+        "validation_fraction": 0.1,
+        "n_iter_no_change": 20,
+        "standardize": True,
+        "warm_start": False,
+        "verbose": False,
+    }
+
+
 def test_settings_of_the_method_are_set_with_it_and_one_after_another():
     clf = make(method="u-flood").set_params(method__alpha=0.3, method="u-prr", epochs=2)
     assert (clf.method, clf.epochs) == (UPRR(alpha=0.3), 2)
@@ -282,7 +305,7 @@ def test_parameters_of_the_past_name_their_new_place(name, kind):
         make(**{name: 0.5})
     with pytest.raises(InvalidInputError, match=message):
         make().set_params(**{name: 0.5})
-    with pytest.raises(TypeError, match="UnbagClassifier has no parameter 'colour'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         make(colour=1)
 
 
@@ -339,6 +362,18 @@ def test_without_priors_score_is_plain_accuracy(data):
     assert clf.score(X, names) > 0.7
     with pytest.raises(InvalidInputError, match="at least 2 classes, got 1 class"):
         make(priors=None).fit(X, ["a"] * len(X))
+
+
+def test_bags_are_fitted_as_their_rows_and_ids(data):
+    X, ids, _ = data
+    bags = unbag.Bags(X, ids, TABLE)
+    clf = make(priors=None).fit_bags(bags, held_out=bags.take(np.arange(60)))
+    np.testing.assert_array_equal(clf.predict_proba(X), make().fit(X, ids).predict_proba(X))
+    assert len(clf.history_["label_free_error"]) == 4
+    assert clf.best_epoch_ is None
+    stopped = make(priors=None, early_stopping=True, n_iter_no_change=1, epochs=50)
+    stopped.fit_bags(bags, held_out=bags.take(np.arange(60)))
+    assert stopped.n_iter_ == min(stopped.best_epoch_ + 1, 50)
 
 
 def test_warm_start_goes_on(data):

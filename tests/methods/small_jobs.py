@@ -44,3 +44,17 @@ def started(*arguments, **settings):
     fitting = crossfitting(*arguments, **settings)
     fitting.use_start(train(fitting.start(), device="cpu"))
     return fitting
+
+
+def run_to_end(trainings, change):
+    """Run all trainings of a job; return its fit and the radius of smoothing at each stage.
+
+    ``change`` makes other fits of those of a stage, counted from 1.
+    """
+    wanted, radii = next(trainings), []
+    while True:
+        radii.append(wanted[0].adversarial_smoothing)
+        try:
+            wanted = trainings.send(change(len(radii), train(wanted, device="cpu")))
+        except StopIteration as end:
+            return end.value, radii

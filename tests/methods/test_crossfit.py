@@ -7,7 +7,18 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import log_softmax
-from small_jobs import THETA, TINY, WEAK, K, crossfitting, gaussians, make, small_bags, started
+from small_jobs import (
+    THETA,
+    TINY,
+    WEAK,
+    K,
+    crossfitting,
+    gaussians,
+    make,
+    run_to_end,
+    small_bags,
+    started,
+)
 
 import unbag
 from unbag.evaluation import likeliest_temperature
@@ -382,13 +393,15 @@ def test_residual_networks_start_in_many_steps(theta, mixed, batch, epochs):
 
 def test_the_time_is_that_of_all_trainings():
     fitting = CrossFitting(CrossFit(rounds=1), Job(make(), **TINY))
-    trainings, total, fits = fitting.trainings(), 0.0, None
-    with pytest.raises(StopIteration) as end:
-        while True:
-            wanted = next(trainings) if fits is None else trainings.send(fits)
-            fits = [dataclasses.replace(f, seconds=10.0 + i) for i, f in enumerate(run(wanted))]
-            total += sum(fit.seconds for fit in fits)
-    assert end.value.value.seconds == total
+    numbers = []
+
+    def take_long(stage, fits):
+        numbers.append(len(fits))
+        return [dataclasses.replace(fit, seconds=10.0**stage) for fit in fits]
+
+    fit, _ = run_to_end(fitting.trainings(), take_long)
+    assert numbers == [3, 5, 1]
+    assert fit.seconds == 30 + 500 + 1000
 
 
 def test_the_bags_of_rows_kept_out_confirm_what_was_learned():
@@ -544,7 +557,7 @@ def test_matching_reaches_the_start():
     ("settings", "message"),
     [
         ({"loss": "generalized-cross-entropy"}, "loss must be 'cross-entropy' with method='cross"),
-        ({"patience": 3}, "early_stopping must be False with method='cross"),
+        ({"patience": 3}, "early_stopping must be False with method='crossfit', got True"),
     ],
 )
 def test_another_loss_and_early_stopping_are_refused(settings, message):

@@ -242,7 +242,7 @@ def test_bad_test_sets(rows, labels, message):
 def test_a_rehearsal_checks_without_training(monkeypatch):
     monkeypatch.setattr(engine.Stack, "run", None)
     rehearse(Job(make(), "crossfit"))
-    with pytest.raises(InvalidInputError, match="test.y must be one class for each"):
+    with pytest.raises(InvalidInputError, match=r"test\.y must be one class for each"):
         rehearse(Job(make(), test=TestSet(np.zeros((4, D)), np.zeros(3, int))))
     with pytest.raises(InvalidInputError, match="loss must be 'cross-entropy'"):
         rehearse(Job(make(), "crossfit", loss="generalized-cross-entropy"))

@@ -17,8 +17,9 @@ def test_balanced_posteriors_of_a_large_bag_have_its_shares():
     np.testing.assert_allclose(q.sum(1), 1, atol=1e-5)
     for m in range(3):
         np.testing.assert_allclose(q[bag_index == m].mean(0), THETA[m], atol=3e-3)
-    plain = balanced_posterior(np.log(eta), bag_index, THETA, THETA.mean(0), balanced=False)
-    expected = eta * (THETA / THETA.mean(0))[bag_index]
+    pooled = np.array([0.2, 0.3, 0.5])  # not the same for all classes
+    plain = balanced_posterior(np.log(eta), bag_index, THETA, pooled, balanced=False)
+    expected = eta * (THETA / pooled)[bag_index]
     np.testing.assert_allclose(plain, expected / expected.sum(1, keepdims=True), rtol=1e-5)
     assert np.abs(plain[bag_index == 0].mean(0) - THETA[0]).max() > 0.05
 

@@ -29,6 +29,7 @@ def test_defaults_are_in_their_ranges(n):
     assert min(n, 350) <= batch <= 2100
     assert n % batch < n / 20  # equal batches leave out few rows
     assert 20 <= default_epochs(n) <= 100
+    assert [default_batch_size(rows) for rows in (5_632, 10**7)] == [563, 2047]
     assert 1e-3 <= default_learning_rate(n) <= 2.1e-3
 
 

@@ -18,9 +18,9 @@ from unbag.selection.tuning import SCORERS
 K, D = 3, 5
 THETA = unbag.priors.symmetric(K, 0.6)
 SEARCH = {
-    "method": ["u-prr", "prop"],
     "learning_rate": (1e-2, 1e-1, "log"),
     "method__alpha": (0.3, 0.9),
+    "method": ["u-prr", "prop"],  # drawn first, wherever it stands
     "width": [4, 8],
 }
 
@@ -123,7 +123,10 @@ def test_the_seed_splits_the_rows_and_is_that_of_every_model(bags, scored):
     assert parts[0][0] != parts[2][0]
     assert parts[0][1] != parts[2][1]
     assert [estimator.random_state for estimator, _, _ in scored] == [0, 0, 0, 0, 1, 1]
-    assert len({frozenset(hashes(X)) for _, X, _ in scored}) == 2
+    for result, first in ((one, 0), (other, 4)):
+        seed = first // 4
+        _, validation = result.training.train_test_split(0.25, random_state=seed)
+        assert hashes(scored[first][1]) == hashes(validation.X)
     # A source of random numbers in the estimator is not drawn from.
     same = run(bags, make(random_state=np.random.default_rng(5)), n_trials=1)
     assert same.trials == one.trials
@@ -261,6 +264,15 @@ def test_a_search_in_which_all_fails(bags):
         ({"search": {"method": ["magic"]}}, "method must be one of"),
         ({"search": {}}, "search must be a dict of at least one parameter"),
         ({"n_trials": 0}, "n_trials must be"),
+        (
+            {"storage": "nowhere"},
+            r"storage must be the address of an Optuna storage, got one that cannot be o",
+        ),
+        ({"n_trials": 1.5}, "n_trials must be a whole number"),
+        ({"at_once": 0}, "at_once must be a whole number of at least 1"),
+        ({"at_once": 1.5}, "at_once must be a whole number"),
+        ({"evaluation_size": 0.0}, "evaluation_size must be"),
+        ({"validation_size": 0.5, "evaluation_size": 0.5}, "validation_size must be below 1"),
         ({"scoring": "f1"}, "scoring must be one of"),
         ({"validation_size": 0.7, "evaluation_size": 0.5}, "validation_size must be below 1"),
     ],

@@ -13,18 +13,16 @@ from torch import nn
 
 from unbag.bags import Bags
 from unbag.estimator.job import ClassifierJob
+from unbag.estimator.moved import naming_new_places, refuse_settings_of_methods
 from unbag.estimator.predicting import Predicting
 from unbag.evaluation import Calibration
-from unbag.exceptions import InvalidInputError
 from unbag.identity import hash_rows, sketch
 from unbag.methods import Auto, Fit, Method, fit_many, get_method
 from unbag.models import ModuleFactory
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.validation import as_generator, invalid, shorten
 
-__all__ = ["SETTINGS_OF_METHODS", "UnbagClassifier"]
-
-SETTINGS_OF_METHODS = ("alpha", "ascent_scale", "flood_level")  # parameters in unbag 0.1
+__all__ = ["UnbagClassifier"]
 
 
 class UnbagClassifier(Predicting):
@@ -131,6 +129,7 @@ class UnbagClassifier(Predicting):
     array([0, 0, 0])
     """
 
+    @naming_new_places
     def __init__(
         self,
         priors: Any = None,
@@ -157,9 +156,7 @@ class UnbagClassifier(Predicting):
         checkpoint: str | os.PathLike[str] | None = None,
         verbose: bool = False,
         random_state: Any = None,
-        **unknown: Any,
     ) -> None:
-        _refuse(unknown)
         self.priors = priors
         self.method = method
         self.test_prior = test_prior
@@ -187,7 +184,7 @@ class UnbagClassifier(Predicting):
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``method__x`` sets x of the method, by name or as an object."""
         settings = {name: params.pop(name) for name in list(params) if name.startswith("method__")}
-        _refuse({name: params[name] for name in params if name in SETTINGS_OF_METHODS})
+        refuse_settings_of_methods(params)
         super().set_params(**params)
         if settings:
             own = {name.removeprefix("method__"): value for name, value in settings.items()}
@@ -378,16 +375,3 @@ class UnbagClassifier(Predicting):
             module: nn.Module = self.module_
             return module
         return self.model
-
-
-def _refuse(unknown: dict[str, Any]) -> None:
-    """Refuse parameters that do not exist, naming the new place of those that did."""
-    for name, value in unknown.items():
-        if name in SETTINGS_OF_METHODS:
-            kind = "UFlood" if name == "flood_level" else "UPRR"
-            message = (
-                f"{name} is a setting of the method: give method=unbag.methods.{kind}({name}="
-                f"{value!r}), or set_params(method__{name}={value!r})."
-            )
-            raise InvalidInputError(message)
-        raise TypeError(f"UnbagClassifier has no parameter {name!r}.")

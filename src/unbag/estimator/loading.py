@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
-from unbag.estimator.classifier import SETTINGS_OF_METHODS, UnbagClassifier
+from unbag.estimator.classifier import UnbagClassifier
 from unbag.estimator.description import (
     FORMAT,
     FORMAT_VERSION,
@@ -35,6 +35,7 @@ from unbag.estimator.folder import (
     read_json,
     refusal,
 )
+from unbag.estimator.moved import SETTINGS_OF_METHODS
 from unbag.evaluation import Calibration
 from unbag.exceptions import InvalidInputError, ModelFolderError
 from unbag.identity import SKETCH_SIZE

@@ -1,7 +1,7 @@
 """Methods that learn from bags, by name or as objects, and the fitting of many models at once."""
 
 from unbag.methods.auto import Auto
-from unbag.methods.base import Method, Trainings
+from unbag.methods.base import Method, Task, Trainings
 from unbag.methods.consistency import Consistency
 from unbag.methods.crossfit import CrossFit
 from unbag.methods.fitting import check_job, fit_many, rehearse, shortened
@@ -21,6 +21,7 @@ from unbag.methods.single import (
     UStop,
 )
 from unbag.methods.sizes import default_batch_size, default_epochs, default_learning_rate
+from unbag.methods.tables import Tables
 from unbag.training import Fit
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
     "Prop",
     "PropCR",
     "SingleTraining",
+    "Tables",
+    "Task",
     "Trainings",
     "UCorrect",
     "UFlood",

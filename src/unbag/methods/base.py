@@ -1,7 +1,7 @@
 """What a method is: settings, and the trainings it takes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,10 +10,28 @@ from unbag.training import Fit, Replica
 if TYPE_CHECKING:
     from unbag.methods.job import Job
 
-__all__ = ["Method", "Trainings"]
+__all__ = ["Method", "Task", "Trainings"]
 
-# Yields the replicas to train next, receives their fits, and returns the fit of the job.
-Trainings = Generator[list[Replica], list[Fit], Fit]
+
+@dataclass(frozen=True)
+class Task:
+    """Work that no network does, such as growing trees; the driver runs it and shows progress.
+
+    Parameters
+    ----------
+    stage : str
+        What the work is, for the progress bar.
+    run : callable
+        Does the work and returns the result.
+    """
+
+    stage: str
+    run: Callable[[], Any]
+
+
+# Yields what to do next, replicas to train or tasks; receives the fits of the replicas, or the
+# results of the tasks; and returns the fit of the job.
+Trainings = Generator[list[Replica] | list[Task], list[Any], Fit]
 
 
 @dataclass(frozen=True)

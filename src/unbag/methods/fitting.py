@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 import torch
 
 from unbag.bags import Bags
-from unbag.methods.base import Method, Trainings
+from unbag.methods.base import Method, Task, Trainings
 from unbag.methods.job import Job
 from unbag.methods.registry import get_method
+from unbag.progress import StageProgress
 from unbag.training import PRECISIONS, Fit, Replica, train
 from unbag.validation import check_choice, invalid
 
@@ -81,10 +82,14 @@ def fit_many(
     running = [_Running(job, method) for job, method in map(check_job, jobs)]
     report = _Report(running, on_finish)
     while waiting := [i for i, job in enumerate(running) if job.fit is None]:
+        for i in waiting:
+            _run_tasks(running[i], verbose)
+        waiting = [i for i in waiting if running[i].fit is None]
         owners = [i for i in waiting for _ in running[i].wanted]
         replicas = [replica for i in waiting for replica in running[i].wanted]
-        report.begin_stage(owners)
-        train(replicas, on_finish=report.end_stack, **options)
+        if replicas:
+            report.begin_stage(owners)
+            train(replicas, on_finish=report.end_stack, **options)
     report.end()
     return [job.fit for job in running if job.fit is not None]
 
@@ -112,31 +117,44 @@ def shortened(job: AnyJob, share: float) -> AnyJob:
     return replace(job, epochs=max(1, round(share * whole)))
 
 
+def _run_tasks(job: "_Running", verbose: bool) -> None:
+    """Run the tasks that a job wants, until it wants replicas or has ended."""
+    while job.tasks:
+        results = []
+        for task in job.tasks:
+            with StageProgress(task.stage, verbose):
+                results.append(task.run())
+        job.receive(results)
+
+
 class _Running:
-    """A running job: the replicas that it wants trained next, and its fit once it has ended."""
+    """A running job: what it wants done next, and its fit once it has ended."""
 
     def __init__(self, job: Job, method: Method) -> None:
         self.method = method
         self.fit: Fit | None = None
         self.wanted: list[Replica] = []
+        self.tasks: list[Task] = []
         self._trainings: Trainings = method.fit(job)
         self._go_on(None)
 
-    def receive(self, fits: list[Fit]) -> None:
-        """Hand over the fits of the replicas that were wanted."""
-        self._go_on(fits)
+    def receive(self, results: list[Any]) -> None:
+        """Hand over the fits of the replicas, or the results of the tasks, that were wanted."""
+        self._go_on(results)
 
-    def _go_on(self, fits: list[Fit] | None) -> None:
-        """Run the method until it wants something trained, or ends."""
-        self.wanted = []
-        while self.fit is None and not self.wanted:
+    def _go_on(self, results: list[Any] | None) -> None:
+        """Run the method until it wants something done, or ends."""
+        self.wanted, self.tasks = [], []
+        while self.fit is None and not (self.wanted or self.tasks):
             try:
-                self.wanted = next(self._trainings) if fits is None else self._trainings.send(fits)
+                wanted = next(self._trainings) if results is None else self._trainings.send(results)
+                self.wanted = [item for item in wanted if isinstance(item, Replica)]
+                self.tasks = [item for item in wanted if isinstance(item, Task)]
             except StopIteration as end:
                 fit: Fit = end.value
                 name, settings = self.method.name, self.method.settings
                 self.fit = fit if fit.method else replace(fit, method=name, settings=settings)
-            fits = []
+            results = []
 
 
 class _Report:

@@ -13,7 +13,7 @@ __all__ = ["balanced_posterior", "describe_gains", "log_gains", "row_ratios"]
 
 _Floats = NDArray[np.float64]
 _FITTING_STEPS, _CLOSE, _LARGEST_FACTOR = 50, 1e-4, 1e4
-_HALF_TRUSTED_ROWS = 30  # at which the shares of a bag count half
+HALF_TRUSTED_ROWS = 30.0  # at which the shares of a bag count half
 
 
 def row_ratios(bags: Bags, pooled: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -30,6 +30,7 @@ def balanced_posterior(
     weight: _Floats | None = None,
     *,
     balanced: bool = True,
+    half_trusted_rows: float = HALF_TRUSTED_ROWS,
 ) -> NDArray[np.float32]:
     r"""Posterior of every row given its bag, whose mean over the bag is the bag's shares.
 
@@ -47,6 +48,8 @@ def balanced_posterior(
     weight : array of shape (n,), optional
     balanced : bool, default=True
         Otherwise g = 1.
+    half_trusted_rows : float, default=30
+        Rows at which the shares of a bag count half; 0 where they are those of these very rows.
 
     Examples
     --------
@@ -66,7 +69,7 @@ def balanced_posterior(
         for bag in np.flatnonzero(counts[:, 0]):
             part = weight[parts[bag]] / counts[bag]
             gain[bag] = _fit_gain(log_eta[parts[bag]], part, ratio[bag], theta[bag])
-    trust = counts / (counts + _HALF_TRUSTED_ROWS)
+    trust = counts / np.maximum(counts + half_trusted_rows, np.finfo(float).tiny)
     with np.errstate(divide="ignore"):  # −inf for a class that the bag lacks
         joint = log_eta + np.log(ratio * gain**trust)[bag_index]
     return np.asarray(np.exp(log_softmax(joint, axis=1)), dtype=np.float32)

@@ -12,6 +12,7 @@ from unbag.methods.auto import Auto
 from unbag.methods.base import Method
 from unbag.methods.consistency import Consistency
 from unbag.methods.crossfit import CrossFit
+from unbag.methods.tables import Tables
 from unbag.validation import check_choice, invalid, shorten
 
 __all__ = ["METHODS", "get_method"]
@@ -30,6 +31,7 @@ _OWN: tuple[type[Method], ...] = (
     single.MatchedLikelihood,
     CrossFit,
     Consistency,
+    Tables,
     Auto,
 )
 

@@ -7,7 +7,7 @@ from unbag.methods.base import Method, Trainings
 from unbag.methods.job import Job
 from unbag.methods.sizes import matching_batch_size
 from unbag.objectives import OBJECTIVES, Objective
-from unbag.training import Replica
+from unbag.training import Fit, Replica
 
 __all__ = [
     "UPRR",
@@ -51,8 +51,8 @@ class SingleTraining(Method):
 
     def fit(self, job: Job) -> Trainings:
         """Train once."""
-        (fit,) = yield [self.replica(job)]
-        return fit
+        fits: list[Fit] = yield [self.replica(job)]
+        return fits[0]
 
 
 @dataclass(frozen=True)

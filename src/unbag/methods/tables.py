@@ -1,0 +1,284 @@
+r"""``tables``: models of shares, trees on soft labels, and as much trust as bags left out allow.
+
+1. Penalised linear models of three kinds of features are fitted to the shares of bags. Their
+   strengths are judged by whole bags that were left out; all of them, and the constant shares of
+   all rows, are mixed by that evidence. Where bags are few or say little, that is nearly the
+   constant, and what follows starts from the shares of each row's bag.
+2. Rounds: the posterior of every row given its bag, balanced to the shares of the bag, is the soft
+   label of the row. A random forest learns the soft labels; its predictions out of bag, which no
+   tree that saw the row takes part in, give the next ones.
+3. Boosted trees learn the last soft labels too. The model is the mean of the log-probabilities of
+   the forest, the boosted trees and the models of shares.
+4. Trust. Bags left out tell how much better than constant shares the models of shares are. The
+   answer moves towards the constant shares as far as they are not: where nothing was learned, the
+   model predicts the most frequent class.
+
+Networks play no part. Trees need no scaling, and a table has no neighbourhoods to smooth over.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
+from torch import nn
+
+from unbag.evaluation import error_table
+from unbag.methods.base import Method, Task, Trainings
+from unbag.methods.evidence import evidence_weights
+from unbag.methods.job import Job
+from unbag.methods.posterior import balanced_posterior, describe_gains, log_gains, row_ratios
+from unbag.methods.share_models import BagData, SharePath, fit_path, mix_paths, trust_in_paths
+from unbag.priors import prior_shift
+from unbag.tabular import FEATURES, Features, TabularModel
+from unbag.training import Fit
+from unbag.trees import TreeEnsemble
+from unbag.validation import check_number, invalid
+
+__all__ = ["Tables"]
+
+_Floats = NDArray[np.float64]
+_LEAF_ROWS = 3
+_SHARPENING = 1.5  # a forest regresses to the mean
+_BOOSTING: dict[str, Any] = {
+    "learning_rate": 0.08,
+    "max_leaf_nodes": 15,
+    "l2_regularization": 1.0,
+    "early_stopping": False,
+}
+_LEAST_LABEL = 0.02  # soft labels below it are left out of boosting
+_LEAST_BAGS = 3  # of which one can be left out and the others still differ
+_SMALLEST_SHARE = 1e-9
+_LEAST_CHANCE = 1e-4  # a class that no leaf has seen is unlikely, not impossible
+
+
+@dataclass(frozen=True)
+class Tables(Method):
+    """Models of shares and trees, trusted as far as bags left out allow.
+
+    Parameters
+    ----------
+    rounds : int
+        Forests on soft labels, each on those that the one before gave.
+    trees : int
+        Trees of each forest, and iterations of boosting.
+
+    Examples
+    --------
+    >>> import unbag
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> theta = unbag.priors.symmetric(n_classes=3, a=0.7)
+    >>> bags = unbag.make_bags(X, y, theta, random_state=0)
+    >>> clf = unbag.UnbagClassifier(theta, Tables(trees=20), random_state=0)
+    >>> bool((clf.fit(bags.X, bags.bag_ids).predict(X) == y).mean() > 0.9)
+    True
+    """
+
+    name = "tables"
+    summary = "models of shares and trees on soft labels, trusted as far as bags left out allow"
+    rounds: int = 3
+    trees: int = 100
+
+    def __post_init__(self) -> None:
+        check_number("rounds", self.rounds, low=1, integer=True)
+        check_number("trees", self.trees, low=1, integer=True)
+
+    def check(self, job: Job) -> None:
+        """Refuse early stopping, other losses and rows that are no table."""
+        if job.patience is not None:
+            raise invalid("early_stopping", "False with method='tables'", True)
+        if job.loss != "cross-entropy":
+            raise invalid("loss", "'cross-entropy' with method='tables'", repr(job.loss))
+        if len(job.rows.row_shape) != 1:
+            got = f"rows of shape {job.rows.row_shape}"
+            remedy = "images need a network: method='crossfit'."
+            raise invalid("X", "a table with method='tables'", got, remedy)
+
+    def epochs(self, job: Job) -> int:
+        """Return the rounds, which stand for epochs."""
+        del job
+        return self.rounds
+
+    def fit(self, job: Job) -> Trainings:
+        """Yield the models of shares, the rounds, and the boosted trees."""
+        return _TableFitting(self, job).trainings()
+
+
+class _TableFitting:
+    """Steps of one job: models of shares, rounds, boosted trees, trust."""
+
+    def __init__(self, settings: Tables, job: Job) -> None:
+        self.settings = settings
+        self.job = job
+        # Forests compare numbers of float32, so all parts learn from these.
+        self.x = np.asarray(torch.as_tensor(job.rows.X), dtype=np.float32).astype(np.float64)
+        self.data = BagData.of(job.rows.bag_index, job.theta, job.weight, job.seed)
+        self.shares = np.maximum(job.pooled_prior, _SMALLEST_SHARE)
+        self.forest: RandomForestRegressor | None = None
+        self.objectives: list[float] = []  # cross-entropy of soft labels out of bag, by round
+
+    def trainings(self) -> Trainings:
+        """Yield tasks, receive their results, return the fit."""
+        paths = yield [Task(f"models of shares ({kind})", self._path(kind)) for kind in FEATURES]
+        paths = [path for path in paths if path is not None]
+        shares = mix_paths(paths, self.shares, self.x.shape[1])
+        with torch.no_grad():
+            log_eta = shares(torch.as_tensor(self.x)).numpy()
+        trust, targets, out_of_bag = 0.0, self._targets(log_eta), log_eta
+        for number in range(self.settings.rounds):
+            (out_of_bag,) = yield [Task(f"forest {number + 1}", self._forest(targets, number))]
+            self.objectives.append(float(-(targets * out_of_bag).sum(1).mean()))
+            if number == 0:
+                trust = self._trust(paths, out_of_bag)
+            sharper = _SHARPENING * out_of_bag - (_SHARPENING - 1) * np.log(self.shares)
+            if number + 1 < self.settings.rounds:
+                targets = self._targets(log_softmax(sharper, axis=1))
+        (boosting,) = yield [Task("boosted trees", lambda: self._boosting(targets))]
+        parts: dict[str, nn.Module] = {
+            "shares": shares,
+            "forest": TreeEnsemble.from_forest(self.forest),
+            "boosting": boosting,
+        }
+        model = TabularModel(parts, self.shares, trust).eval()
+        return self._fit(model, self._describe(trust, out_of_bag))
+
+    # ------------------------------------------------------------------------- the parts
+
+    def _path(self, kind: str) -> Callable[[], SharePath | None]:
+        def run() -> SharePath | None:
+            rng = np.random.default_rng([self.job.seed, FEATURES.index(kind)])
+            features = Features.learn(kind, self.x, rng)
+            return None if features is None else fit_path(features, self.x, self.data)
+
+        return run
+
+    def _targets(self, log_eta: _Floats) -> NDArray[np.float32]:
+        """Soft labels of all rows, whose mean over each bag is its shares: (n, K)."""
+        return balanced_posterior(
+            log_eta,
+            self.data.bag_index,
+            self.job.theta,
+            self.job.pooled_prior,
+            self.job.weight,
+            half_trusted_rows=0,
+        )
+
+    def _forest(self, targets: NDArray[np.float32], number: int) -> Callable[[], _Floats]:
+        def run() -> _Floats:
+            """Grow a forest, and return its log-probabilities out of bag (n, K)."""
+            self.forest = RandomForestRegressor(
+                self.settings.trees,
+                min_samples_leaf=_LEAF_ROWS,
+                max_features="sqrt",
+                n_jobs=-1,
+                random_state=self.job.seed + number,
+            ).fit(self.x, targets, self.job.weight)
+            return _out_of_bag(self.forest, self.x, targets)
+
+        return run
+
+    def _boosting(self, targets: NDArray[np.float32]) -> TreeEnsemble:
+        """Boost trees on rows that stand once per class, with the soft label as their weight."""
+        n, k = targets.shape
+        weight = np.ones(n) if self.job.weight is None else self.job.weight
+        row, label = np.divmod(np.flatnonzero(targets.ravel() > _LEAST_LABEL), k)
+        model = HistGradientBoostingClassifier(
+            max_iter=self.settings.trees, random_state=self.job.seed, **_BOOSTING
+        )
+        if len(np.unique(label)) < 2:  # nothing to tell apart
+            label, row = np.tile(np.arange(k), n), np.repeat(np.arange(n), k)
+        model.fit(self.x[row], label, sample_weight=weight[row] * targets[row, label])
+        return TreeEnsemble.from_boosting(model, k)
+
+    def _trust(self, paths: list[SharePath], out_of_bag: _Floats) -> float:
+        """Weight of the model against constant shares, by bags left out.
+
+        Of two bags none can be left out; the likelihood of the bags of rows out of bag stands in.
+        """
+        if len(self.data.theta) >= _LEAST_BAGS and paths:
+            return trust_in_paths(paths, self.data)[0]
+        gains = self._gains(out_of_bag)
+        return float(evidence_weights(np.stack([gains, np.zeros_like(gains)]))[0])
+
+    def _gains(self, log_eta: _Floats) -> _Floats:
+        """Logarithm of how much likelier the bag of every row is than by its size: (n,)."""
+        return log_gains(log_eta, row_ratios(self.job.rows, self.job.pooled_prior))
+
+    # -------------------------------------------------------------------------- the fit
+
+    def _describe(self, trust: float, out_of_bag: _Floats) -> str:
+        rounds = "1 forest" if self.settings.rounds == 1 else f"{self.settings.rounds} forests"
+        if trust < 0.5:
+            verdict = (
+                f"Bags that were left out say that little was learned: the model is trusted by "
+                f"{trust:.0%} only, and mostly predicts the shares of all rows."
+            )
+        else:
+            verdict = f"Bags that were left out support it; it is trusted by {trust:.0%}."
+        gains = describe_gains(self._gains(out_of_bag))
+        return f"Trained with models of shares, {rounds} and boosted trees. {verdict} {gains}"
+
+    def _fit(self, model: TabularModel, reason: str) -> Fit:
+        job, n = self.job, len(self.objectives)
+        table = (n, *job.theta.shape)
+        history = {
+            "epoch": np.arange(1.0, n + 1),
+            "objective": np.array(self.objectives),
+            "empirical_risk": np.full(n, np.nan),
+            "negative_share": np.full(n, np.nan),
+            "partial_risks": np.full(table, np.nan),
+        }
+        fit = Fit(
+            model,
+            history,
+            n,
+            reason,
+            diverged=False,
+            pooled_prior=job.pooled_prior,
+            test_prior=job.target_prior,
+            output_prior=job.pooled_prior,
+        )
+        return replace(fit, history=history | _final_errors(job, model, n))
+
+
+def _out_of_bag(forest: RandomForestRegressor, x: _Floats, targets: NDArray[np.float32]) -> _Floats:
+    """Log-probabilities of rows by the trees that did not see them: (n, K).
+
+    Rows that every tree has seen get the mean soft label.
+    """
+    total, seen = np.zeros(targets.shape), np.zeros(len(x))
+    x = x.astype(np.float32)
+    for tree, chosen in zip(forest.estimators_, forest.estimators_samples_, strict=True):
+        unseen = np.ones(len(x), dtype=bool)
+        unseen[chosen] = False
+        total[unseen] += tree.predict(x[unseen])
+        seen += unseen
+    shares = np.where(seen[:, None] > 0, total / np.maximum(seen, 1)[:, None], targets.mean(0))
+    return np.asarray(log_softmax(np.log(np.clip(shares, _LEAST_CHANCE, 1)), axis=1))
+
+
+def _final_errors(job: Job, model: TabularModel, n_epochs: int) -> dict[str, _Floats]:
+    """Errors on rows that record one; they are known at the end only, so not a number before."""
+    columns = {}
+    shift = prior_shift(job.target_prior, job.pooled_prior)
+
+    def predict(rows: Any) -> NDArray[np.int64]:
+        with torch.no_grad():
+            log_p = model(torch.as_tensor(rows)).numpy()
+        return np.asarray((log_p + shift).argmax(1))
+
+    def column(error: float) -> _Floats:
+        return np.append(np.full(n_epochs - 1, np.nan), error)
+
+    if job.test is not None:
+        columns["test_error"] = column(float((predict(job.test.X) != job.test.y).mean()))
+    if job.held_out is not None:
+        bags = job.held_out
+        table = error_table(bags.counts, bags.priors, job.target_prior)
+        columns["label_free_error"] = column(float(table[bags.bag_index, predict(bags.X)].mean()))
+    return columns

@@ -82,7 +82,7 @@ def test_suggested_bags_show_what_was_hidden(case, n_merged):
         (
             [[0.4, 0.4, 0.2], [0.2, 0.2, 0.6], [0.3, 0.3, 0.4]],
             "Classes 0, 1 cannot be told apart: in every bag the share of 0 equals that of 1. Add "
-            "a bag in which this is not so, such as 65 % of 0, 15 % of 1, 20 % of 2. Or merge",
+            "a bag in which this is not so, such as 65% of 0, 15% of 1, 20% of 2. Or merge",
         ),
         ([[0.6, 0.3, 0.1], [0.2, 0.1, 0.7], [0.4, 0.2, 0.4]], "share of 1 is 0.5 times that of 0"),
         ([[0.5, 0.2, 0.3], [0.3, 0.2, 0.5], [0.6, 0.2, 0.2]], "share of 1 is 0.2 in every bag"),
@@ -268,7 +268,7 @@ def test_tiny_dominating_and_empty_bags_and_rare_classes():
     found = inspect(TABLE, {"north": 9000, "south": 12, "east": 3000, "west": 2000})
     assert (found.tiny_bags, found.dominating_bag) == (["south"], "north")
     assert any("1 bag with fewer than 20 rows: 'south'. Merge" in r for r in found.reasons)
-    assert any("'north' holds more than 50 % of all rows" in r for r in found.reasons)
+    assert any("'north' holds more than 50% of all rows" in r for r in found.reasons)
     many = np.tile(THETA, (10, 1))
     assert inspect(many, [12] + [3000] * 39).verdict == "go"  # one in forty does no harm
 
@@ -383,10 +383,10 @@ def test_the_report_reads_well():
         "  rank of the shares       3 of 3",
         "  condition number         2.9",
         "  sum of absolute weights  2.8 (1 with labels)",
-        "  accuracy without labels  ± 8.7 points (95 % interval), ± 4.8 points if class counts are "
+        "  accuracy without labels  ± 8.7 points (95% interval), ± 4.8 points if class counts are "
         "exact",
         "  rows for ± 1 point       75,155, 7,516 to 30,062 per bag",
-        "  if shares are 1 % off    ± 0.68 points",
+        "  if shares are 1% off     ± 0.68 points",
         "  with the errors given    ± 2.5 points",
         "  - Even with all rows held out, the accuracy could be estimated to ± 8.7 points only. "
         "3 times as many rows, about 3,000, give ± 5 points. Bags whose shares differ more help "
@@ -591,12 +591,12 @@ def test_equal_priors_do_not_make_a_model_trivial():
 @pytest.mark.parametrize(
     ("predicted", "bag_ids", "message"),
     [
-        ([0, 5], [0, 1], "predictions must be classes that the priors have, got unknown 5"),
+        ([0, 5], [0, 1], "predictions must be classes of the priors, got unknown 5"),
         ([0, 1], [0, 0], "bag_ids must be of at least two bags, got 0"),
         ([0], [0, 1], "predictions must be of length 2"),
-        ([[0.5, 0.5, 0.0]], [0, 1], "of 2 columns, one per class, got 3"),
-        ([[0.5, 0.6]], [0, 1], "the sum 1.1 in row 0; apply a softmax first"),
-        ([[-0.5, 1.5]], [0, 1], "finite and non-negative"),
+        ([[0.5, 0.5, 0.0]] * 2, [0, 1], r"of shape \(2, 2\), got shape \(2, 3\)"),
+        ([[0.5, 0.6]] * 2, [0, 1], "the sum 1.1 in row 0; apply a softmax first"),
+        ([[-0.5, 1.5]] * 2, [0, 1], "probabilities from 0 to 1, got negative"),
         ([[0.5, 0.5]] * 2, [0, 1], "at least 32 rows for 2 bags, got 2; give predicted classes"),
     ],
 )

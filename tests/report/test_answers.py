@@ -60,7 +60,7 @@ def test_an_estimate_above_100_percent_stops(run):
     assert status == "stop"
     assert "cannot be said" in good["answer"]
     assert good["points"] == []
-    assert "outside 0 to 100 %" in trust["points"][0]
+    assert "outside 0 to 100%" in trust["points"][0]
     assert following["answer"] == "Do not use it yet."
     assert "columns that depend on the bag" in following["points"][0]
     assert not any("unbag predict" in step for step in following["points"])
@@ -104,4 +104,4 @@ def test_classes_that_are_not_to_be_trusted_are_named(run):
     evaluation = run.evaluation
     evaluation.recall[1] = unbag.evaluation.Estimate(1.5, 0.98, 1.0)
     points = build_report(**run.content(evaluation=evaluation))["answers"]["questions"][1]["points"]
-    assert any("recall of 'versicolor' is outside 0 to 100 %" in point for point in points)
+    assert any("recall of 'versicolor' is outside 0 to 100%" in point for point in points)

@@ -230,7 +230,7 @@ def test_an_estimate_not_to_be_trusted_is_marked_with_the_reason(run):
     assert "This cannot be said" in page.text
     assert page.text.count("above 100\xa0% !") == 2  # accuracy, recall
     assert page.text.count("below 0\xa0% !") == 2  # error, precision
-    reason = "This estimate is outside 0 to 100 % by more than its error: it is not to be trusted."
+    reason = "This estimate is outside 0 to 100% by more than its error: it is not to be trusted."
     assert page.tips.count(reason) == 4
     bars = re.findall(r'<svg class="bar".*?</svg>', render_html(impossible(run)), re.DOTALL)
     assert ["<circle" in bar for bar in bars] == [False, True, True, False, True, True]

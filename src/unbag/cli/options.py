@@ -11,6 +11,7 @@ from typer.models import ArgumentInfo
 
 from unbag.cli.common import exit_on_error, parse_settings
 from unbag.estimator import UnbagClassifier
+from unbag.methods import METHODS
 from unbag.workflow.config import METHOD_SETTINGS, read_config
 
 __all__ = [
@@ -83,10 +84,6 @@ def option(kind: Any, text: str, shown: bool | str = True, *names: str, **settin
 
 
 _ROWS = "Parquet or CSV files or folders of them, or an .npz file."
-_METHODS = (
-    "auto, crossfit, consistency, matched-likelihood, bag-likelihood, u-prr, u-stop, u-flood, "
-    "u-correct, unbiased, prop-cr, prop or biased."
-)
 _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the help
     "rows": Annotated[list[Path], typer.Argument(metavar="ROWS", help=_ROWS)],
     "priors": option(Path, "Parquet or CSV file with the class shares, percent or counts of bags."),
@@ -105,7 +102,7 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
     "scoring": option(str, "What trials are ranked by: accuracy or likelihood."),
     "storage": option(str | None, "Address of an Optuna storage, for several machines.", False),
     "at_once": option(int, "Models trained as one stack.", min=1),
-    "method": option(str, _METHODS),
+    "method": option(str, f"One of {', '.join(reversed(list(METHODS)))}."),
     "method_settings": option(
         list[str] | None,
         "A setting of the method, such as alpha=0.7; may be repeated.",

@@ -54,9 +54,7 @@ def _show(trained: TrainedModel, as_json: bool) -> None:
         trials = "1 trial" if count == 1 else f"{count} trials"
         say(f"Best of {trials}: {settings or 'the settings as they were given'}.")
     clf = trained.classifier
-    epochs = "1 epoch" if clf.n_iter_ == 1 else f"{clf.n_iter_} epochs"
-    say(f"Trained with {clf.method_} for {epochs}.")
-    say(f"Why training stopped: {clf.stop_reason_}.")
+    say(f"Method: {clf.method_}. {clf.stop_reason_}")
     if trained.evaluation is not None:
         say(f"\n{trained.evaluation}")
     say(f"\nModel:  {trained.folder}")

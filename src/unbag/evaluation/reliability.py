@@ -124,7 +124,7 @@ def reliability_diagram(
     --------
     >>> eta = np.repeat([[0.8, 0.2], [0.2, 0.8]], 500, axis=0)  # 0.8 for one class
     >>> bag = np.tile([0, 0, 0, 1, 1], 200)
-    >>> bag[500:] = 1 - bag[500:]  # 60 % and 40 % of the two bags get it
+    >>> bag[500:] = 1 - bag[500:]  # 60% and 40% of the two bags get it
     >>> diagram = reliability_diagram(eta, bag, priors=[[0.8, 0.2], [0.2, 0.8]], n_bins=2)
     >>> diagram.overall.frequency.round(3), diagram.overall.error.round(3)  # true for 2 of 3
     (array([  nan, 0.667]), array([  nan, 0.026]))

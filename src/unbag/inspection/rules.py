@@ -120,8 +120,8 @@ def _composition(f: Findings, shares: Sequence[float]) -> str:
     pairs = list(zip(f.classes, shares, strict=True))
     if len(pairs) > 5:
         top = max(pairs, key=lambda pair: pair[1])
-        return f"{100 * top[1]:.0f} % of {top[0]!r} and otherwise the shares of all bags together"
-    return ", ".join(f"{100 * share:.0f} % of {name!r}" for name, share in pairs)
+        return f"{100 * top[1]:.0f}% of {top[0]!r} and otherwise the shares of all bags together"
+    return ", ".join(f"{100 * share:.0f}% of {name!r}" for name, share in pairs)
 
 
 def _shape_reasons(f: Findings) -> list[str]:
@@ -173,7 +173,7 @@ def _error_reasons(f: Findings) -> tuple[list[str], list[str]]:
     care: list[str] = []
     if f.relative_error_half_width is not None and f.relative_error_half_width > WIDE_HALF_WIDTH:
         care.append(
-            f"Errors of {100 * RELATIVE_ERROR:g} % in the shares move the estimated accuracy by "
+            f"Errors of {100 * RELATIVE_ERROR:g}% in the shares move the estimated accuracy by "
             f"{points(f.relative_error_half_width)}. Get more precise shares, or bags whose "
             "shares differ more."
         )
@@ -209,7 +209,7 @@ def _size_reasons(f: Findings) -> list[str]:
         )
     if f.dominating_bag is not None:
         reasons.append(
-            f"Bag {f.dominating_bag!r} holds more than {100 * DOMINATING_SHARE:g} % of all rows. "
+            f"Bag {f.dominating_bag!r} holds more than {100 * DOMINATING_SHARE:g}% of all rows. "
             "Add rows to the other bags; more rows of this one help little."
         )
     return reasons

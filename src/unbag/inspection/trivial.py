@@ -81,7 +81,7 @@ def trivial_model(predictions: Any, bag_ids: Any, priors: Any) -> TrivialTest:
     >>> theta = np.array([[0.9, 0.1], [0.2, 0.8]])
     >>> bag = np.repeat([0, 1], 100)
     >>> trivial_model(np.zeros(200, dtype=int), bag, theta).reasons[0]
-    'Class 0 is predicted for 100 % of the rows, the priors say 55 %.'
+    'Class 0 is predicted for 100% of the rows, the priors say 55%.'
     >>> good = trivial_model(np.r_[[0] * 90, [1] * 10, [0] * 20, [1] * 80], bag, theta)
     >>> good.trivial, round(good.slope, 6)
     (False, 1.0)
@@ -125,8 +125,8 @@ def trivial_model(predictions: Any, bag_ids: Any, priors: Any) -> TrivialTest:
     reasons = []
     if top_share > ONE_CLASS > pooled[top]:
         reasons.append(
-            f"Class {top_class!r} is predicted for {100 * top_share:.3g} % of the rows, the "
-            f"priors say {100 * pooled[top]:.3g} %."
+            f"Class {top_class!r} is predicted for {100 * top_share:.3g}% of the rows, the "
+            f"priors say {100 * pooled[top]:.3g}%."
         )
     if slope is not None and p_value > ALARM:
         reasons.append(
@@ -135,7 +135,7 @@ def trivial_model(predictions: Any, bag_ids: Any, priors: Any) -> TrivialTest:
         )
     elif slope is not None and abs(slope) < NO_SLOPE:
         reasons.append(
-            f"Predicted shares hardly follow the priors: by {100 * slope:.2g} % of their "
+            f"Predicted shares hardly follow the priors: by {100 * slope:.2g}% of their "
             "differences between bags."
         )
     return TrivialTest(bool(reasons), p_value, slope, top_class, top_share, reasons)

@@ -340,7 +340,7 @@ def interval_bar(
     lines: Sequence[str],
     marker: float | None = None,
 ) -> Markup:
-    """Draw a share with its interval on a line from 0 to 100 %, and a marker to compare with."""
+    """Draw a share with its interval on a line from 0 to 100%, and a marker to compare with."""
 
     def x(share: float) -> float:
         return 6 + 188 * inside(share)

@@ -41,7 +41,7 @@ def isolated(text: str, limit: int = 60) -> str:
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    r"""Write a share in percent, never outside 0 to 100 %.
+    r"""Write a share in percent, never outside 0 to 100%.
 
     Examples
     --------

@@ -104,7 +104,7 @@ def heat_picture(
 
 def _whole(values: ArrayLike, scale: int) -> list[list[int | None]]:
     table = scale * np.array(values, dtype=np.float64)
-    if scale > 1:  # shares, which are shown inside 0 to 100 %
+    if scale > 1:  # shares, which are shown inside 0 to 100%
         table = np.clip(table, 0, scale)
     return [[None if np.isnan(v) else round(v) for v in row] for row in table.tolist()]
 

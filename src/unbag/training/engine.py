@@ -319,14 +319,19 @@ class Stack:
         diverged = not bool(self.state["finite"][r])
         replica = self.replicas[r]
         history = self.history.of(r, n_epochs, replica.bags.priors.n_bags)
+        epochs = "1 epoch" if n_epochs == 1 else f"{n_epochs} epochs"
         if diverged:
-            reason = f"the objective or its gradient was not finite in epoch {n_epochs}"
+            reason = f"The objective or its gradient was not finite in epoch {n_epochs}."
         elif self.ended[r] and self._stopped_by_risk(r, history):
-            reason = f"the mean empirical risk was negative in epoch {n_epochs}"
+            reason = f"Stopped after {epochs}: the mean empirical risk was negative."
         elif self.ended[r]:
-            reason = f"no smaller label-free error for {self.replicas[r].patience} epochs"
+            reason = (
+                f"Stopped after {epochs}: the label-free error did not fall for {replica.patience}."
+            )
         else:
-            reason = f"all {n_epochs} epochs were run"
+            reason = (
+                "Its one epoch was run." if n_epochs == 1 else f"All {n_epochs} epochs were run."
+            )
         best = None if self.patience is None else int(self.state["best_epoch"][r])
         return Fit(
             self.model.extract(r),

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from unbag.convolution import Conv3x3
 from unbag.validation import check_choice, check_number, invalid, shorten
 
-__all__ = ["MLP", "MODELS", "ModuleFactory", "ResNet20", "build_model"]
+__all__ = ["MLP", "MLP_DEFAULTS", "MODELS", "ModuleFactory", "ResNet20", "build_model"]
 
+MLP_DEFAULTS: dict[str, Any] = {"depth": 3, "width": 300, "dropout": 0.0}
 ModuleFactory = Callable[[tuple[int, ...], int], nn.Module]
 
 

@@ -10,13 +10,14 @@ from torch import Tensor, nn
 
 from unbag.trees import TreeEnsemble
 
-__all__ = ["FEATURES", "Features", "ShareModels", "TabularModel"]
+__all__ = ["FEATURES", "Features", "LearnerModel", "ShareModels", "TabularModel"]
 
 _Floats = NDArray[np.float64]
 _FARTHEST = 4.0  # standard deviations at which numbers are cut
 _STEPS = 7  # per column, at its octiles
 _MOST_STEPS = 1000
 _WAVES = 300
+_LEAST_CHANCE = 1e-4  # a class that a learner has not seen is unlikely, not impossible
 _PAIRS = 1000  # of rows, for the distance that waves are as long as
 
 
@@ -183,6 +184,29 @@ class ShareModels(nn.Module):
             log_p = torch.log_softmax(features(x) @ matrix + offset[:, None], -1)  # (J, n, K)
             total = total + torch.einsum("j,jnk->nk", mixing, log_p)
         return torch.log_softmax(total, -1)
+
+
+class LearnerModel(nn.Module):
+    """A fitted classifier of scikit-learn as a module; it can predict, but not be saved.
+
+    Parameters
+    ----------
+    learner : classifier
+        Fitted to classes 0 to K−1, some of which may be missing.
+    n_classes : int
+    """
+
+    def __init__(self, learner: Any, n_classes: int) -> None:
+        super().__init__()
+        self.learner = learner
+        self.n_classes = n_classes
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Log-probabilities (n, K) of rows (n, d)."""
+        chances = np.zeros((len(x), self.n_classes))
+        chances[:, self.learner.classes_.astype(int)] = self.learner.predict_proba(x.cpu().numpy())
+        chance = torch.as_tensor(chances, device=x.device).clamp_min(_LEAST_CHANCE)
+        return torch.log_softmax(chance.log(), -1)
 
 
 class TabularModel(nn.Module):

@@ -26,6 +26,7 @@ __all__ = [
     "Module",
     "NotSaved",
     "ResNet",
+    "Tabular",
     "check_settings",
     "plain_setting",
 ]
@@ -146,6 +147,16 @@ class ResNet(Struct, tag_field="kind", tag="resnet20"):
     """The residual network of images."""
 
 
+class Tabular(Struct, tag_field="kind", tag="tabular"):
+    """A model of tables: kinds and numbers of features, and trees, nodes and depth of ensembles."""
+
+    features: Annotated[list[tuple[Literal["linear", "steps", "waves"], Size]], Meta(max_length=3)]
+    strengths: Annotated[int, Meta(ge=1, le=100)]
+    trees: dict[
+        Literal["forest", "boosting"], tuple[Size, Size, Annotated[int, Meta(ge=0, le=10_000)]]
+    ]
+
+
 class Module(Struct, tag_field="kind", tag="module"):
     """A module of the user's own, which is given to ``load_model``."""
 
@@ -182,7 +193,7 @@ class Description(Struct):
     feature_names: list[str] | None
     scaler_rows: Count | None
     calibrated: bool
-    network: Linear | Mlp | ResNet | Module
+    network: Linear | Mlp | ResNet | Tabular | Module
     n_iter: Count
     best_epoch: Count | None
     stop_reason: str

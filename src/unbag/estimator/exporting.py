@@ -26,6 +26,7 @@ from unbag.exceptions import UnbagError
 from unbag.files import new_file
 from unbag.models import MLP, ResNet20
 from unbag.priors import prior_shift
+from unbag.tabular import TabularModel
 from unbag.validation import import_optional, invalid
 
 __all__ = ["export_onnx"]
@@ -243,6 +244,10 @@ def _add_probabilities(graph: _Graph, clf: UnbagClassifier, logits: str) -> None
 def _add_network(graph: _Graph, module: nn.Module, x: str, clf: UnbagClassifier) -> str:
     if type(module) is MLP:
         return _add_mlp(graph, module, x)
+    if isinstance(module, TabularModel):
+        allowed = "a network to be exported"
+        remedy = "fit with method='crossfit', or save the classifier and use it in Python."
+        raise invalid("clf", allowed, "a model of method='tables'", remedy)
     if type(module) is ResNet20:
         return _add_resnet20(graph, module, x, n_axes=len(clf.row_shape_))
     return _add_module(graph, module, x, clf.row_shape_)

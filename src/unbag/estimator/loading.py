@@ -23,6 +23,7 @@ from unbag.estimator.description import (
     Mlp,
     Module,
     NotSaved,
+    Tabular,
     check_settings,
 )
 from unbag.estimator.folder import (
@@ -42,6 +43,7 @@ from unbag.identity import SKETCH_SIZE
 from unbag.methods import get_method
 from unbag.models import ModuleFactory, build_model
 from unbag.priors import ClassPriors, check_test_prior
+from unbag.tabular import TabularModel
 from unbag.training import PRECISIONS
 from unbag.validation import check_choice, invalid, shorten
 
@@ -178,6 +180,8 @@ class _Loading:
             raise invalid("depth", f"at most the {layers} layers of the file", network.depth)
         try:
             with torch.device("meta"):
+                if isinstance(network, Tabular):
+                    return TabularModel.of_sizes(math.prod(self.given.row_shape), k, **options)
                 return build_model(kind, self.given.row_shape, k, 0, **options)
         except (RuntimeError, OverflowError) as error:
             raise invalid("network", "of sizes that a tensor can have", error) from None
@@ -255,6 +259,9 @@ class _Loading:
                     raise self.tensors.refusal(f"{name!r} has negative variances")
                 tensor.copy_(value)
         module.eval()
+        columns = math.prod(self.given.row_shape)
+        if isinstance(module, TabularModel) and (problem := module.find_problem(columns)):
+            raise self.tensors.refusal(problem)
         rows, expected = arrays["probe.rows"], arrays["probe.logits"]
         logits = logits_of(module, rows).double()
         near = 1e-3 * (1 + expected.nan_to_num().abs().max())

@@ -27,6 +27,7 @@ from unbag.estimator.description import (
     Mlp,
     Module,
     ResNet,
+    Tabular,
     plain_setting,
 )
 from unbag.estimator.folder import (
@@ -46,6 +47,7 @@ from unbag.models import MLP, ResNet20
 from unbag.plain import to_plain
 from unbag.priors import ClassPriors, check_test_prior
 from unbag.schema import SchemaError
+from unbag.tabular import LearnerModel, TabularModel
 from unbag.validation import invalid, shorten
 
 __all__ = ["save_model", "unbag_version", "write_model"]
@@ -165,7 +167,7 @@ def _settings(clf: UnbagClassifier) -> tuple[dict[str, Any], list[Any]]:
     return settings, not_saved
 
 
-def _network(module: nn.Module) -> Linear | Mlp | ResNet | Module:
+def _network(module: nn.Module) -> Linear | Mlp | ResNet | Tabular | Module:
     if type(module) is MLP:
         linears, _ = module.blocks()
         if len(linears) == 1:
@@ -173,6 +175,12 @@ def _network(module: nn.Module) -> Linear | Mlp | ResNet | Module:
         return Mlp(len(linears), linears[0].out_features, float(module.dropout))
     if type(module) is ResNet20:
         return ResNet()
+    if type(module) is TabularModel:
+        for part in module.parts.values():
+            if isinstance(part, LearnerModel):
+                allowed = "left out, for the trees of method='tables', to be saved without a pickle"
+                raise invalid("learner", allowed, type(part.learner).__name__)
+        return Tabular(**module.sizes)
     state = module.state_dict()
     odd = [name for name, value in state.items() if not isinstance(value, Tensor)]
     if odd:

@@ -9,7 +9,8 @@ from unbag.methods.crossfit import CrossFit
 from unbag.methods.job import Job
 from unbag.methods.single import UPRR, BagLikelihood, MatchedLikelihood
 from unbag.methods.sizes import are_pure, are_weak, choose_batching
-from unbag.models import ResNet20
+from unbag.methods.tables import Tables
+from unbag.models import MLP_DEFAULTS, ResNet20
 
 __all__ = ["Auto"]
 
@@ -24,11 +25,13 @@ class Auto(Method):
     2. Every bag has one class: ``bag-likelihood``, which is then plain cross-entropy.
     3. Training stops early, or goes on from the last fit: ``matched-likelihood``, a method of one
        training.
-    4. The network is a residual one, given by name or as a module, shares are not weak and bags
+    4. Rows are a table of at most 200,000, and nothing about a network is asked for (``model``, its
+       sizes, epochs, batch size, learning rate and weight decay are at their defaults): ``tables``.
+    5. The network is a residual one, given by name or as a module, shares are not weak and bags
        are not small: ``consistency``, one training on augmented images.
-    5. There are more than 200,000 rows: ``matched-likelihood``, since the 8 to 19 trainings or more
+    6. There are more than 200,000 rows: ``matched-likelihood``, since the 8 to 19 trainings or more
        of ``crossfit`` take long, and its soft labels gain least where rows are many.
-    6. Otherwise ``crossfit``.
+    7. Otherwise ``crossfit``.
 
     Parameters
     ----------
@@ -43,7 +46,9 @@ class Auto(Method):
     >>> bags = unbag.make_bags(X, y, [[0.9, 0.1], [0.2, 0.8]], random_state=0)
     >>> method, reason = Auto().choose(Job(bags))
     >>> method.name, reason
-    ('crossfit', 'bags mix classes and have 200 rows in all')
+    ('tables', 'rows are a table, and nothing about a network is asked for')
+    >>> Auto().choose(Job(bags, epochs=50))[0].name
+    'crossfit'
     >>> Auto().choose(Job(unbag.Bags(X, y, np.eye(2))))[0].name
     'bag-likelihood'
     """
@@ -61,11 +66,13 @@ class Auto(Method):
             return BagLikelihood(), "every bag has one class, so this is supervised learning"
         if self.one_training or job.patience is not None:
             return MatchedLikelihood(), "training stops early, or goes on from the last fit"
+        n = job.rows.n_rows
+        if len(job.rows.row_shape) == 1 and n <= _MOST_ROWS and not _asks_for_network(job):
+            return Tables(), "rows are a table, and nothing about a network is asked for"
         is_residual = job.model == "resnet20" or isinstance(job.model, ResNet20)
         are_small = choose_batching(job.rows.counts) == "whole-bags"
         if is_residual and not are_small and not are_weak(job.theta):
             return Consistency(), "the network is a residual network, and bags differ enough"
-        n = job.rows.n_rows
         if n > _MOST_ROWS:
             return MatchedLikelihood(), f"bags mix classes and have {n:,} rows, over {_MOST_ROWS:,}"
         return CrossFit(), f"bags mix classes and have {n:,} rows in all"
@@ -83,3 +90,10 @@ class Auto(Method):
         method, _ = self.choose(job)
         fit = yield from method.fit(job)
         return replace(fit, method=method.name, settings=method.settings)
+
+
+def _asks_for_network(job: Job) -> bool:
+    """Whether a setting that only networks have is not at its default."""
+    numbers = (job.epochs, job.batch_size, job.learning_rate, job.weight_decay)
+    sizes = job.model_options.items() <= MLP_DEFAULTS.items()
+    return job.model != "mlp" or not sizes or any(number is not None for number in numbers)

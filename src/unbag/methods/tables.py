@@ -24,17 +24,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import log_softmax
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
 from torch import nn
 
 from unbag.evaluation import error_table
+from unbag.identity import identify
 from unbag.methods.base import Method, Task, Trainings
 from unbag.methods.evidence import evidence_weights
 from unbag.methods.job import Job
 from unbag.methods.posterior import balanced_posterior, describe_gains, log_gains, row_ratios
 from unbag.methods.share_models import BagData, SharePath, fit_path, mix_paths, trust_in_paths
 from unbag.priors import prior_shift
-from unbag.tabular import FEATURES, Features, TabularModel
+from unbag.tabular import FEATURES, Features, LearnerModel, TabularModel
 from unbag.training import Fit
 from unbag.trees import TreeEnsemble
 from unbag.validation import check_number, invalid
@@ -50,7 +52,8 @@ _BOOSTING: dict[str, Any] = {
     "l2_regularization": 1.0,
     "early_stopping": False,
 }
-_LEAST_LABEL = 0.02  # soft labels below it are left out of boosting
+_FOLDS = 5  # of rows, with a learner that has no predictions out of bag
+_LEAST_LABEL = 0.02  # soft labels below it are left out where rows stand once per class
 _LEAST_BAGS = 3  # of which one can be left out and the others still differ
 _SMALLEST_SHARE = 1e-9
 _LEAST_CHANCE = 1e-4  # a class that no leaf has seen is unlikely, not impossible
@@ -66,6 +69,11 @@ class Tables(Method):
         Forests on soft labels, each on those that the one before gave.
     trees : int
         Trees of each forest, and iterations of boosting.
+    learner : classifier, optional
+        A classifier of scikit-learn, or of a library with the same interface, that takes the place
+        of the forest and the boosted trees. It must have ``predict_proba`` and take
+        ``sample_weight``; a Pipeline takes none. Each row is given once per class, with its soft
+        label as the weight, and five folds predict each other. Such a model cannot be saved.
 
     Examples
     --------
@@ -83,8 +91,14 @@ class Tables(Method):
     summary = "models of shares and trees on soft labels, trusted as far as bags left out allow"
     rounds: int = 3
     trees: int = 100
+    learner: Any = None
 
     def __post_init__(self) -> None:
+        if self.learner is not None:
+            for needed in ("fit", "predict_proba", "get_params"):
+                if not hasattr(self.learner, needed):
+                    allowed = "a classifier of scikit-learn with predict_proba and sample_weight"
+                    raise invalid("learner", allowed, repr(self.learner))
         check_number("rounds", self.rounds, low=1, integer=True)
         check_number("trees", self.trees, low=1, integer=True)
 
@@ -131,19 +145,20 @@ class _TableFitting:
             log_eta = shares(torch.as_tensor(self.x)).numpy()
         trust, targets, out_of_bag = 0.0, self._targets(log_eta), log_eta
         for number in range(self.settings.rounds):
-            (out_of_bag,) = yield [Task(f"forest {number + 1}", self._forest(targets, number))]
+            (out_of_bag,) = yield [self._round(targets, number)]
             self.objectives.append(float(-(targets * out_of_bag).sum(1).mean()))
             if number == 0:
                 trust = self._trust(paths, out_of_bag)
             sharper = _SHARPENING * out_of_bag - (_SHARPENING - 1) * np.log(self.shares)
             if number + 1 < self.settings.rounds:
                 targets = self._targets(log_softmax(sharper, axis=1))
-        (boosting,) = yield [Task("boosted trees", lambda: self._boosting(targets))]
-        parts: dict[str, nn.Module] = {
-            "shares": shares,
-            "forest": TreeEnsemble.from_forest(self.forest),
-            "boosting": boosting,
-        }
+        parts: dict[str, nn.Module] = {"shares": shares}
+        if self.settings.learner is None:
+            (boosting,) = yield [Task("boosted trees", lambda: self._boosting(targets))]
+            parts |= {"forest": TreeEnsemble.from_forest(self.forest), "boosting": boosting}
+        else:
+            (learner,) = yield [Task(self._learner_name, lambda: self._learn(targets))]
+            parts["learner"] = learner
         model = TabularModel(parts, self.shares, trust).eval()
         return self._fit(model, self._describe(trust, out_of_bag))
 
@@ -168,6 +183,52 @@ class _TableFitting:
             half_trusted_rows=0,
         )
 
+    def _round(self, targets: NDArray[np.float32], number: int) -> Task:
+        """Predict every row by a learner that was not trained on it."""
+        if self.settings.learner is None:
+            return Task(f"forest {number + 1}", self._forest(targets, number))
+
+        def run() -> _Floats:
+            record = identify(self.job.rows.source, self.job.rows.rows)  # equal rows go together
+            order = np.random.default_rng([self.job.seed, number]).permutation(record.max() + 1)
+            fold = (order % _FOLDS)[record]
+            log_p = np.empty(targets.shape)
+            for left_out in np.unique(fold):
+                rows = np.flatnonzero(fold != left_out)
+                learner = self._learn(targets, rows)
+                with torch.no_grad():
+                    log_p[fold == left_out] = learner(torch.as_tensor(self.x[fold == left_out]))
+            return log_p
+
+        return Task(f"{self._learner_name}, round {number + 1}", run)
+
+    @property
+    def _learner_name(self) -> str:
+        return type(self.settings.learner).__name__
+
+    def _learn(
+        self, targets: NDArray[np.float32], rows: NDArray[np.int64] | None = None
+    ) -> LearnerModel:
+        """Fit the given learner to soft labels of some rows, by default all."""
+        rows = np.arange(len(self.x)) if rows is None else rows
+        x, label, weight = self._once_per_class(targets, rows)
+        learner = clone(self.settings.learner)
+        if "random_state" in learner.get_params() and learner.get_params()["random_state"] is None:
+            learner.set_params(random_state=self.job.seed)
+        learner.fit(x, label, sample_weight=weight)
+        return LearnerModel(learner, targets.shape[1])
+
+    def _once_per_class(
+        self, targets: NDArray[np.float32], rows: NDArray[np.int64]
+    ) -> tuple[_Floats, NDArray[np.int64], _Floats]:
+        """Repeat rows once per class, with the soft label as the weight."""
+        soft, k = targets[rows], targets.shape[1]
+        weight = np.ones(len(rows)) if self.job.weight is None else self.job.weight[rows]
+        row, label = np.divmod(np.flatnonzero(soft.ravel() > _LEAST_LABEL), k)
+        if len(np.unique(label)) < 2:  # nothing to tell apart
+            row, label = np.divmod(np.arange(soft.size), k)
+        return self.x[rows[row]], label, weight[row] * soft[row, label]
+
     def _forest(self, targets: NDArray[np.float32], number: int) -> Callable[[], _Floats]:
         def run() -> _Floats:
             """Grow a forest, and return its log-probabilities out of bag (n, K)."""
@@ -183,17 +244,13 @@ class _TableFitting:
         return run
 
     def _boosting(self, targets: NDArray[np.float32]) -> TreeEnsemble:
-        """Boost trees on rows that stand once per class, with the soft label as their weight."""
-        n, k = targets.shape
-        weight = np.ones(n) if self.job.weight is None else self.job.weight
-        row, label = np.divmod(np.flatnonzero(targets.ravel() > _LEAST_LABEL), k)
+        """Boost trees on the soft labels."""
+        x, label, weight = self._once_per_class(targets, np.arange(len(targets)))
         model = HistGradientBoostingClassifier(
             max_iter=self.settings.trees, random_state=self.job.seed, **_BOOSTING
         )
-        if len(np.unique(label)) < 2:  # nothing to tell apart
-            label, row = np.tile(np.arange(k), n), np.repeat(np.arange(n), k)
-        model.fit(self.x[row], label, sample_weight=weight[row] * targets[row, label])
-        return TreeEnsemble.from_boosting(model, k)
+        model.fit(x, label, sample_weight=weight)
+        return TreeEnsemble.from_boosting(model, targets.shape[1])
 
     def _trust(self, paths: list[SharePath], out_of_bag: _Floats) -> float:
         """Weight of the model against constant shares, by bags left out.
@@ -221,7 +278,9 @@ class _TableFitting:
         else:
             verdict = f"Bags that were left out support it; it is trusted by {trust:.0%}."
         gains = describe_gains(self._gains(out_of_bag))
-        return f"Trained with models of shares, {rounds} and boosted trees. {verdict} {gains}"
+        trees = f"{rounds} and boosted trees"
+        learned = trees if self.settings.learner is None else self._learner_name
+        return f"Trained with models of shares, {learned}. {verdict} {gains}"
 
     def _fit(self, model: TabularModel, reason: str) -> Fit:
         job, n = self.job, len(self.objectives)

@@ -1,0 +1,118 @@
+"""Models of the shares of bags, and what bags that were left out say of them."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import softmax
+
+from unbag.methods.share_models import (
+    STRENGTHS,
+    BagData,
+    fit_path,
+    mix_paths,
+    trust_in_paths,
+)
+from unbag.tabular import FEATURES, Features
+
+K = 3
+
+
+def table(n=400, n_bags=20, seed=0, signal=3.0):
+    """Rows in random bags; the class moves the first K columns by the signal."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, K, n)
+    x = rng.normal(size=(n, 5)) + signal * np.eye(K, 5)[y]
+    bag = np.arange(n) % n_bags
+    theta = np.zeros((n_bags, K))
+    np.add.at(theta, (bag, y), n_bags / n)
+    return x, y, bag, theta
+
+
+def paths(x, data, kinds=FEATURES):
+    rng = np.random.default_rng(0)
+    return [fit_path(Features.learn(kind, x, rng), x, data) for kind in kinds]
+
+
+def test_the_gradient_is_that_of_the_loss(monkeypatch):
+    x, _, bag, theta = table(60, 6)
+    calls = []
+
+    def spy(fun, start, **_):
+        rng = np.random.default_rng(1)
+        point = start + 0.3 * rng.normal(size=start.shape)
+        _, gradient = fun(point)
+        step = rng.normal(size=point.shape)
+        ahead, behind = fun(point + 1e-5 * step)[0], fun(point - 1e-5 * step)[0]
+        calls.append((gradient @ step, (ahead - behind) / 2e-5))
+        return type("Result", (), {"x": start})
+
+    monkeypatch.setattr("unbag.methods.share_models.minimize", spy)
+    weight = np.random.default_rng(2).uniform(0.5, 2, 60)
+    paths(x, BagData.of(bag, theta, weight, 0), ("linear",))
+    assert len(calls) == len(STRENGTHS) * 6  # five folds, and all bags
+    for analytic, numeric in calls:
+        assert analytic == pytest.approx(numeric, rel=1e-4, abs=1e-4)
+
+
+def test_models_of_shares_learn_the_classes_of_rows():
+    x, _, bag, theta = table()
+    data = BagData.of(bag, theta, None, 0)
+    model = mix_paths(paths(x, data), np.full(K, 1 / K), x.shape[1])
+    new, labels, *_ = table(seed=1)
+    with torch.no_grad():
+        log_p = model(torch.as_tensor(new)).numpy()
+    np.testing.assert_allclose(np.exp(log_p).sum(1), 1)
+    assert (log_p.argmax(1) == labels).mean() > 0.8
+
+
+def test_a_bag_that_is_left_out_is_predicted_by_models_that_never_saw_it():
+    x, _, bag, theta = table()
+    data = BagData.of(bag, theta, None, 0)
+    (path,) = paths(x, data, ("linear",))
+    fold = data.fold == data.fold[3]
+    changed = theta.copy()
+    changed[fold] = np.roll(theta[fold], 1, 1)  # the shares of its fold are wrong
+    (other,) = paths(x, BagData(data.bag_index, changed, data.weight, data.fold), ("linear",))
+    own = np.isin(bag, np.flatnonzero(fold))
+    np.testing.assert_allclose(path.left_out[:, own], other.left_out[:, own], atol=1e-5)
+    assert np.abs(path.left_out[:, ~own] - other.left_out[:, ~own]).max() > 1e-2
+
+
+def test_gains_compare_the_shares_of_a_left_out_bag_with_those_of_the_others():
+    x, _, bag, theta = table(n=200, n_bags=8)
+    data = BagData.of(bag, theta, None, 0)
+    (path,) = paths(x, data, ("linear",))
+    m = 5
+    predicted = softmax(path.left_out[2, bag == m], axis=1).mean(0)
+    others = data.fold != data.fold[m]
+    constant = theta[others].mean(0)  # bags are of one size
+    expected = (bag == m).sum() * (theta[m] * np.log(predicted / constant)).sum()
+    assert path.gains[2, m] == pytest.approx(expected, rel=1e-4)
+
+
+def test_strong_penalties_are_constant_and_weights_of_rows_count():
+    x, _, bag, theta = table()
+    (path,) = paths(x, BagData.of(bag, theta, None, 0), ("linear",))
+    norms = np.linalg.norm(path.matrix, axis=(1, 2))
+    assert (np.diff(norms) > 0).all()
+    weight = np.where(bag < 10, 5.0, 1.0)
+    (weighted,) = paths(x, BagData.of(bag, theta, weight, 0), ("linear",))
+    assert not np.allclose(path.matrix, weighted.matrix, rtol=1e-2)
+
+
+def test_trust_is_high_where_bags_tell_classes_and_low_where_they_do_not():
+    x, _, bag, theta = table()
+    data = BagData.of(bag, theta, None, 0)
+    assert trust_in_paths(paths(x, data), data)[0] > 0.9
+    noise = np.random.default_rng(5).permutation(x)
+    assert trust_in_paths(paths(noise, data), data)[0] < 0.6
+
+
+def test_two_bags_have_two_folds_and_one_bag_has_no_evidence():
+    x, _, bag, theta = table(60, 2)
+    data = BagData.of(bag, theta, None, 0)
+    assert data.n_folds == 2
+    single = BagData.of(np.zeros(60, int), theta[:1], None, 0)
+    (path,) = paths(x, single, ("linear",))
+    assert (path.gains == 0).all()
+    assert np.isfinite(path.matrix).all()

@@ -1,0 +1,216 @@
+"""The method for tables: what it learns, when it does not trust itself, and what it refuses."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.linear_model import LogisticRegression
+
+import unbag
+from unbag.evaluation import label_free_accuracy
+from unbag.exceptions import InvalidInputError
+from unbag.methods import Job, Tables, fit_many
+from unbag.methods.tables import _out_of_bag
+from unbag.training import TestSet
+
+K = 3
+THETA = np.array([[0.6, 0.3, 0.1], [0.1, 0.6, 0.3], [0.3, 0.1, 0.6], [0.2, 0.4, 0.4]])
+SMALL = Tables(rounds=2, trees=20)
+
+
+def rows(n=400, seed=0, spread=3.0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, K, n)
+    return (rng.normal(size=(n, 5)) + spread * np.eye(K, 5)[y]).astype(np.float32), y
+
+
+def bags_of(n=400, seed=0, theta=THETA, **options):
+    return unbag.make_bags(*rows(n, seed, **options), theta, random_state=seed)
+
+
+def fit_one(bags, method=SMALL, **settings):
+    return fit_many([Job(bags, method, **settings)], device="cpu")[0]
+
+
+def predict(fit, X):
+    with torch.no_grad():
+        return fit.module(torch.as_tensor(X)).numpy()
+
+
+def test_it_learns_and_says_so():
+    fit = fit_one(bags_of())
+    X, y = rows(seed=1)
+    assert (predict(fit, X).argmax(1) == y).mean() > 0.85
+    assert (fit.method, fit.settings["trees"], fit.n_epochs) == ("tables", 20, 2)
+    assert fit.module.trust > 0.9
+    assert "support it" in fit.stop_reason
+    np.testing.assert_allclose(fit.output_prior, fit.pooled_prior)
+    assert not fit.diverged
+
+
+def test_random_bags_of_noise_give_the_shares_of_all_rows():
+    rng = np.random.default_rng(3)
+    y = rng.choice(3, size=400, p=[0.6, 0.3, 0.1])
+    bag = np.arange(400) // 20
+    theta = np.zeros((20, 3))
+    np.add.at(theta, (bag, y), 1 / 20)
+    fit = fit_one(unbag.Bags(rng.normal(size=(400, 5)), bag, theta))
+    log_p = predict(fit, rng.normal(size=(300, 5)))
+    assert (log_p.argmax(1) == 0).mean() > 0.98  # the most frequent class
+    assert fit.module.trust < 0.5
+    assert "little was learned" in fit.stop_reason
+
+
+def test_the_seed_decides_and_jobs_do_not_disturb_each_other():
+    bags, other = bags_of(), bags_of(seed=2)
+    alone = fit_one(bags, seed=5)
+    jobs = [Job(other, SMALL, seed=6), Job(bags, "prop", epochs=1), Job(bags, SMALL, seed=5)]
+    together = fit_many(jobs, device="cpu")[2]
+    X, _ = rows(50, seed=9)
+    np.testing.assert_array_equal(predict(alone, X), predict(together, X))
+    assert not np.array_equal(predict(alone, X), predict(fit_one(bags, seed=6), X))
+
+
+def test_weights_of_rows_count():
+    bags = bags_of()
+    weight = np.where(bags.labels == 0, 4.0, 1.0)
+    plain, weighted = fit_one(bags), fit_one(bags, sample_weight=weight)
+    assert not np.allclose(plain.pooled_prior, weighted.pooled_prior)
+    X, _ = rows(50, seed=9)
+    assert np.abs(predict(plain, X) - predict(weighted, X)).max() > 0.01
+
+
+def test_soft_labels_have_the_shares_of_the_bags(monkeypatch):
+    seen = []
+    inner = unbag.methods.tables._TableFitting._forest
+    monkeypatch.setattr(
+        "unbag.methods.tables._TableFitting._forest",
+        lambda self, targets, number: (seen.append(targets), inner(self, targets, number))[1],
+    )
+    bags = bags_of()
+    fit_one(bags)
+    assert len(seen) == 2
+    for targets in seen:
+        for m in range(len(THETA)):
+            mean = targets[bags.bag_index == m].mean(0)
+            np.testing.assert_allclose(mean, THETA[m], atol=2e-3)
+    assert np.abs(seen[0] - seen[1]).max() > 0.01
+
+
+def test_predictions_out_of_bag_are_by_trees_that_did_not_see_the_row():
+    from sklearn.ensemble import RandomForestRegressor
+
+    X, y = rows(80)
+    q = np.eye(K)[np.random.default_rng(0).permutation(y)].astype(np.float32)  # nothing to learn
+    forest = RandomForestRegressor(200, oob_score=True, random_state=0).fit(X.astype(float), q)
+    log_p = _out_of_bag(forest, X.astype(float), q)
+    np.testing.assert_allclose(np.exp(log_p), np.clip(forest.oob_prediction_, 1e-4, 1), atol=2e-3)
+    assert (log_p.argmax(1) == q.argmax(1)).mean() < 0.6  # it has not memorised
+
+
+def test_errors_are_recorded_at_the_end():
+    bags = bags_of(600)
+    train, held_out = bags.train_test_split(0.3, random_state=0)
+    X, y = rows(seed=4)
+    fit = fit_one(train, held_out=held_out, test=TestSet(X, y))
+    test, free = fit.history["test_error"], fit.history["label_free_error"]
+    assert np.isnan(test[:-1]).all()
+    assert np.isnan(free[:-1]).all()
+    assert test[-1] == pytest.approx((predict(fit, X).argmax(1) != y).mean())
+    predicted = predict(fit, held_out.X).argmax(1)
+    accuracy = label_free_accuracy(predicted, held_out.bag_index, held_out.priors, fit.test_prior)
+    assert free[-1] == pytest.approx(1 - accuracy)
+
+
+@pytest.mark.parametrize("theta", [THETA[:2], THETA[:1]])
+def test_few_bags(theta):
+    X, _ = rows(200)
+    bags = unbag.Bags(X, np.arange(200) % len(theta), theta)
+    fit = fit_one(bags)
+    assert np.isfinite(predict(fit, X)).all()
+    if len(theta) == 1:  # nothing can be learned
+        assert (predict(fit, X).argmax(1) == theta[0].argmax()).all()
+
+
+def test_a_class_of_no_row_and_bags_of_one_class():
+    theta = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]])
+    X, y = rows(300)
+    y = np.minimum(y, 1)
+    bag = np.where(np.arange(300) < 100, 2, y)
+    fit = fit_one(unbag.Bags(X, bag, theta))
+    assert (predict(fit, X).argmax(1) != 2).all()
+
+
+@pytest.mark.parametrize(
+    "learner", [LogisticRegression(), ExtraTreesClassifier(20, min_samples_leaf=3)]
+)
+def test_a_learner_of_scikit_learn_takes_the_place_of_the_trees(learner, tmp_path):
+    bags = bags_of()
+    clf = unbag.UnbagClassifier(THETA, Tables(rounds=2, learner=learner), random_state=0)
+    clf.fit(bags.X, bags.bag_ids)
+    X, y = rows(seed=1)
+    assert (clf.predict(X) == y).mean() > 0.85
+    again = clf.predict_proba(X)
+    np.testing.assert_array_equal(again, clf.fit(bags.X, bags.bag_ids).predict_proba(X))
+    assert not hasattr(learner, "classes_")  # it was cloned
+    with pytest.raises(InvalidInputError, match="learner must be left out, for the trees"):
+        clf.save(tmp_path / "model")
+
+
+def test_a_model_of_a_table_is_saved_as_numbers(tmp_path):
+    bags = bags_of()
+    clf = unbag.UnbagClassifier(THETA, SMALL, random_state=0).fit(bags.X, bags.bag_ids)
+    again = unbag.load_model(clf.save(tmp_path / "model"))
+    np.testing.assert_array_equal(again.predict_proba(bags.X), clf.predict_proba(bags.X))
+    assert (again.method_, again.settings_, again.method) == ("tables", SMALL.settings, SMALL)
+    with pytest.raises(InvalidInputError, match="clf must be a network to be exported"):
+        unbag.export_onnx(clf, tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"loss": "generalized-cross-entropy"}, "loss must be 'cross-entropy' with method='tab"),
+        ({"patience": 3}, "early_stopping must be False with method='tables'"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(changes, message):
+    bags = bags_of()
+    with pytest.raises(InvalidInputError, match=message):
+        fit_one(bags, held_out=bags, **changes)
+
+
+def test_images_are_refused():
+    images = unbag.Bags(np.zeros((8, 3, 3), np.float32), np.arange(8) % 4, THETA)
+    with pytest.raises(InvalidInputError, match=r"X must be a table with method='tables', got row"):
+        fit_one(images)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rounds": 0}, "rounds must be a whole number of at least 1, got 0"),
+        ({"trees": 0.5}, r"trees must be a whole number of at least 1, got 0\.5"),
+        ({"learner": "forest"}, "learner must be a classifier of scikit-learn .* got 'forest'"),
+    ],
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(InvalidInputError, match=message):
+        Tables(**settings)
+
+
+def test_auto_takes_networks_where_something_about_them_is_asked_for():
+    job = Job(bags_of(), model_options={"depth": 3, "width": 300, "dropout": 0.0})
+    chosen = unbag.methods.Auto().choose
+    assert chosen(job)[0].name == "tables"
+    for change in (
+        {"epochs": 5},
+        {"batch_size": 10},
+        {"learning_rate": 0.1},
+        {"weight_decay": 0.1},
+        {"model": "linear"},
+        {"model_options": {"width": 20}},
+    ):
+        assert chosen(dataclasses.replace(job, **change))[0].name == "crossfit"

@@ -43,10 +43,10 @@ def identify(rows: Any, index: NDArray[np.int64] | None = None) -> NDArray[np.in
     _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
     equal_to = first[inverse]  # (n,) the first row of the same hash
     repeated = np.flatnonzero(equal_to != np.arange(n))
-    there = equal_to[repeated]
+    first_rows = equal_to[repeated]
     pairs = zip(
         _chunks(rows, repeated if index is None else index[repeated]),
-        _chunks(rows, there if index is None else index[there]),
+        _chunks(rows, first_rows if index is None else index[first_rows]),
         strict=True,
     )
     seen: dict[bytes, int] = {}  # rows that only share their hash with the first: hardly ever any

@@ -33,11 +33,11 @@ def demo(
     start = time.perf_counter()
     if files is not None:
         with exit_on_error():
-            made = [str(path) for path in write_files(files, seed=seed)]
+            paths = [str(path) for path in write_files(files, seed=seed)]
         if as_json:
-            print_json({"files": made})
+            print_json({"files": paths})
         else:
-            typer.echo("\n".join(made))
+            typer.echo("\n".join(paths))
         return
     with exit_on_error():
         check_plot_path(output)

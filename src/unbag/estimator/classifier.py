@@ -34,7 +34,7 @@ class UnbagClassifier(Predicting):
     Parameters
     ----------
     priors : array, dict, DataFrame or ClassPriors, default=None
-        Θ: one row a bag, one column a class. An array needs bag ids 0..M−1; a DataFrame (index =
+        Θ: one row per bag, one column per class. An array needs bag ids 0..M−1; a DataFrame (index =
         bag ids, columns = class names) or dict is matched by id. None means that every bag is
         pure: ``y`` is the class itself, plain supervised learning. :meth:`fit_bags` takes the
         priors of its bags.
@@ -187,8 +187,8 @@ class UnbagClassifier(Predicting):
         refuse_settings_of_methods(params)
         super().set_params(**params)
         if settings:
-            own = {name.removeprefix("method__"): value for name, value in settings.items()}
-            self.method = get_method(self.method, **own)
+            changes = {name.removeprefix("method__"): value for name, value in settings.items()}
+            self.method = get_method(self.method, **changes)
         return self
 
     def fit(

@@ -95,10 +95,10 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
 
     def _check_feature_names(self, bags: Bags) -> None:
         known = getattr(self, "feature_names_in_", None)
-        given = bags.feature_names
-        if known is not None and given is not None and list(known) != list(given):
+        names = bags.feature_names
+        if known is not None and names is not None and list(known) != list(names):
             allowed = f"Bags of the features {shorten(known)} as in training"
-            raise invalid("X", allowed, shorten(given))
+            raise invalid("X", allowed, shorten(names))
 
     def _check_bags(self, bags: Any, held_out: Any) -> None:
         """Check what ``fit_bags`` is given, and remember the features."""
@@ -106,9 +106,11 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
             if not isinstance(given, Bags) and not (name == "held_out" and given is None):
                 raise invalid(name, "of type Bags", type(given).__name__)
         if self.priors is not None:
-            own, table = ClassPriors.of(self.priors), bags.priors
-            same = list(own.classes) == list(table.classes)
-            if not (same and (own.values[own.encode(table.bag_ids)] == table.values).all()):
+            expected, table = ClassPriors.of(self.priors), bags.priors
+            same = list(expected.classes) == list(table.classes)
+            if not (
+                same and (expected.values[expected.encode(table.bag_ids)] == table.values).all()
+            ):
                 remedy = "use priors=None: bags bring their own."
                 raise invalid("priors", "None, or those of the bags", "another table", remedy)
         self._validate(bags.source[:1], reset=True)

@@ -77,14 +77,14 @@ def estimate_prior(
     check_choice("method", method, ("auto", "confusion", "em"))
     check_number("level", level, low=0, high=1, low_open=True, high_open=True)
     check_number("n_bootstrap", n_bootstrap, low=20, integer=True)
-    given = X is not None and bag_ids is not None
+    has_held_out = X is not None and bag_ids is not None
     if method == "auto":
-        method = "confusion" if given else "em"
+        method = "confusion" if has_held_out else "em"
     rng = as_generator(random_state)
     classes = estimator.classes_
     if method == "em":
         draws = _by_maximisation(estimator, X_target, n_bootstrap, rng)
-    elif given:
+    elif has_held_out:
         draws = _by_confusion(estimator, X_target, X, bag_ids, n_bootstrap, rng)
     else:
         raise invalid("X and bag_ids", "held-out rows for method='confusion'", "None")

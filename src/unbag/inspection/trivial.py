@@ -88,13 +88,13 @@ def trivial_model(predictions: Any, bag_ids: Any, priors: Any) -> TrivialTest:
     """
     table = ClassPriors.of(priors)
     index = table.encode(bag_ids)
-    given = detached(predictions)
+    plain = detached(predictions)
     probabilities = None
-    if np.ndim(given) == 2:
-        probabilities = check_probabilities(given, len(index), table.n_classes, "predictions")
+    if np.ndim(plain) == 2:
+        probabilities = check_probabilities(plain, len(index), table.n_classes, "predictions")
         labels = probabilities.argmax(1)
     else:
-        labels = table.encode_classes("predictions", given, source="the predictions have")
+        labels = table.encode_classes("predictions", plain, source="the predictions have")
     if len(labels) != len(index):
         raise invalid("predictions", f"of length {len(index)}, one for each bag id", len(labels))
     table, place, _ = table.with_rows(index)

@@ -193,9 +193,9 @@ def _band(line: Line, points: _Points, y: _Axis) -> str:
     for known, run in itertools.groupby(points, lambda point: line.low[point[0]] is not None):
         if known:
             ends = [(at, y(line.low[i] or 0.0), y(line.high[i] or 0.0)) for i, at in run]
-            there = [f"{at:.1f} {high:.1f}" for at, _, high in ends]
+            upper = [f"{at:.1f} {high:.1f}" for at, _, high in ends]
             back = [f"{at:.1f} {low:.1f}" for at, low, _ in reversed(ends)]
-            corners = " ".join(there + back)
+            corners = " ".join(upper + back)
             polygons.append(f'<polygon class="band {line.kind}" points="{corners}"/>')
     return "".join(polygons)
 

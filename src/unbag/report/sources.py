@@ -108,15 +108,15 @@ def _count_rows(bag_index: Ints | None, priors: ClassPriors) -> Ints | None:
 
 
 def _check_data(data: Mapping[str, Any] | None) -> Part:
-    given = dict(data or {})
-    unknown = [key for key in given if key not in DATA_KEYS]
+    shown = dict(data or {})
+    unknown = [key for key in shown if key not in DATA_KEYS]
     if unknown:
         raise invalid("data", f"a dict of {shorten(DATA_KEYS, limit=20)}", shorten(unknown))
     for key in ("files", "features", "encoding", "notes"):
-        given[key] = [text(item) for item in given.get(key) or []]
-    left_out = given.get("left_out") or {}
-    given["left_out"] = {text(column): text(reason) for column, reason in left_out.items()}
-    return {"rows": None, "held_out_rows": None, **given}
+        shown[key] = [text(item) for item in shown.get(key) or []]
+    left_out = shown.get("left_out") or {}
+    shown["left_out"] = {text(column): text(reason) for column, reason in left_out.items()}
+    return {"rows": None, "held_out_rows": None, **shown}
 
 
 def number_part(estimate: Estimate | None) -> Part | None:

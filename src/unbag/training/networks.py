@@ -345,16 +345,16 @@ class StackedModules(StackedNetwork):
 
     def _run(self, module: nn.Module, rows: Tensor, key: Tensor, track: bool) -> Tensor:
         # Without tracking, copies of the buffers change in the place of the buffers.
-        own = {} if track else {name: buffer.clone() for name, buffer in module.named_buffers()}
+        buffers = {} if track else {name: buffer.clone() for name, buffer in module.named_buffers()}
         device = rows.device
         if device.type == "cuda" and rows.ndim == 4:
             rows = rows.contiguous(memory_format=torch.channels_last)
         with torch.autocast(device.type, torch.bfloat16, enabled=self.compute == torch.bfloat16):
             if self.capturable or not module.training:
-                return cast(Tensor, torch.func.functional_call(module, own, (rows,)))
+                return cast(Tensor, torch.func.functional_call(module, buffers, (rows,)))
             with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
                 torch.manual_seed(int(key))
-                return cast(Tensor, torch.func.functional_call(module, own, (rows,)))
+                return cast(Tensor, torch.func.functional_call(module, buffers, (rows,)))
 
 
 def _views(row: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:

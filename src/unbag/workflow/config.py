@@ -130,13 +130,13 @@ def read_config(
 
 def _gather_settings(options: dict[str, Any], name: str) -> None:
     """Put the settings of the method in one place, from wherever they stand."""
-    given = options.pop(SET, {})
-    if not isinstance(given, dict):
-        raise invalid(f"{SET} in {name}", "a table such as {rounds = 2}", repr(given)[:80])
+    settings_table = options.pop(SET, {})
+    if not isinstance(settings_table, dict):
+        raise invalid(f"{SET} in {name}", "a table such as {rounds = 2}", repr(settings_table)[:80])
     moved = {key: options.pop(key) for key in _OF_METHODS if key in options}
     for key, value in moved.items():
         _check_kind(f"{key} in {name}", value, float)
-    if settings := moved | given:
+    if settings := moved | settings_table:
         options[METHOD_SETTINGS] = settings
 
 

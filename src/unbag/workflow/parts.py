@@ -168,8 +168,8 @@ class Parts:
         if left is not None and left.fingerprint == fingerprint:
             files = {self._part(i): part.digest for i, part in enumerate(left.parts)}
             if left.whole is not None:  # parts may be removed, and the whole may have its name
-                there = self._whole if self._whole.exists() else self.target
-                files = {there: left.whole}
+                place = self._whole if self._whole.exists() else self.target
+                files = {place: left.whole}
             if self._is_sound(left) and all(_digest(p) == digest for p, digest in files.items()):
                 state, keep = left, {self._folder / _STATE, *files}
             else:

@@ -164,13 +164,13 @@ def fit_files(
     -------
     TrainedModel
     """
-    given = locals()
-    _check(given, low_open=False)
+    arguments = dict(locals())
+    _check(arguments, low_open=False)
     if not validation_share and (calibrate or options.get("early_stopping")):
         needs = "calibrate" if calibrate else "early_stopping"
         raise invalid("validation_share", f"above 0 with {needs}", 0)
     clf = make_classifier({**options, "random_state": seed, "verbose": verbose})
-    with _run(given) as run:
+    with _run(arguments) as run:
         train, validation, untouched = _split(
             run.inputs.bags(), evaluation_share, validation_share, seed
         )
@@ -219,13 +219,13 @@ def tune_files(
     killed goes on; ``storage`` names another Optuna storage. ``tuning.json`` in the model folder
     lists them.
     """
-    given = locals()
-    _check(given, low_open=True)
+    arguments = dict(locals())
+    _check(arguments, low_open=True)
     optuna = import_optional("optuna", "tune")
     check_choice("scoring", scoring, SCORERS)
     check_number("trials", trials, low=1, integer=True)
     check_number("at_once", at_once, low=1, integer=True)
-    with _run(given) as run:
+    with _run(arguments) as run:
         clf = make_classifier({**options, "priors": run.inputs.bags().priors})
         _adapt(clf, run.inputs)
         result = tune(
@@ -244,11 +244,11 @@ def tune_files(
         return run.finish(result.best_estimator, result.held_out, result.training, tuning=result)
 
 
-def _check(given: Mapping[str, Any], *, low_open: bool) -> None:
+def _check(arguments: Mapping[str, Any], *, low_open: bool) -> None:
     """Check what does not depend on the files; whether the shares of rows must be above 0."""
-    check_intervals(given["sampling"], given["level"])
-    check_shares(given["evaluation_share"], given["validation_share"], low_open=low_open)
-    check_settings(given["options"], given["seed"])
+    check_intervals(arguments["sampling"], arguments["level"])
+    check_shares(arguments["evaluation_share"], arguments["validation_share"], low_open=low_open)
+    check_settings(arguments["options"], arguments["seed"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +257,7 @@ class _Run:
 
     Attributes
     ----------
-    given
+    arguments
         Arguments of the public function.
     config
         Its options as TOML.
@@ -267,7 +267,7 @@ class _Run:
         What it read, and the check of that.
     """
 
-    given: Mapping[str, Any]
+    arguments: Mapping[str, Any]
     config: str
     work: Path
     inputs: Inputs
@@ -283,7 +283,7 @@ class _Run:
     ) -> TrainedModel:
         """Judge the model, and write all that belongs to it: at once, or nothing."""
         clf.encoding_ = self.inputs.rows.encoding
-        shown = {name: self.given[name] for name in ("title", "sampling", "level")}
+        shown = {name: self.arguments[name] for name in ("title", "sampling", "level")}
         judgement = judge(clf, self.inputs, self.inspection, untouched, train, watched, **shown)
         evaluation = judgement.evaluation
         results: dict[str, Any] = {
@@ -292,7 +292,7 @@ class _Run:
         }
         if tuning is not None:  # trials of a run that was killed never ended
             results[_TRIALS] = [trial for trial in tuning.trials if trial["state"] != "RUNNING"]
-        output = Path(self.given["output"])
+        output = Path(self.arguments["output"])
         with staged(output, _RESULTS) as folder:
             write_model(clf, folder)
             write_whole(folder / CONFIG, self.config)
@@ -305,16 +305,16 @@ class _Run:
 
 
 @contextmanager
-def _run(given: Mapping[str, Any]) -> Iterator[_Run]:
+def _run(arguments: Mapping[str, Any]) -> Iterator[_Run]:
     """Hold the folder of a run, and read and inspect its rows and priors."""
-    config = to_toml(_named(given))
-    read = {name: given[name] for name in ("rows", "bag", "priors", "columns", "leave_out")}
-    read |= {name: given[name] for name in ("images", "verbose")}
-    with work_folder(Path(given["output"]), config, overwrite=given["overwrite"]) as work:
+    config = to_toml(_named(arguments))
+    read = {name: arguments[name] for name in ("rows", "bag", "priors", "columns", "leave_out")}
+    read |= {name: arguments[name] for name in ("images", "verbose")}
+    with work_folder(Path(arguments["output"]), config, overwrite=arguments["overwrite"]) as work:
         inputs = read_inputs(**read, cache=work / "rows")
-        intervals = {name: given[name] for name in ("sampling", "level")}
-        inspection = inspect_rows(inputs, given["seed"], **intervals)
-        yield _Run(given, config, work, inputs, inspection)
+        intervals = {name: arguments[name] for name in ("sampling", "level")}
+        inspection = inspect_rows(inputs, arguments["seed"], **intervals)
+        yield _Run(arguments, config, work, inputs, inspection)
 
 
 def _storage(optuna: Any, file: Path) -> Any:
@@ -336,12 +336,12 @@ def _is_database(file: Path) -> bool:
         return False
 
 
-def _named(given: Mapping[str, Any]) -> dict[str, Any]:
+def _named(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Options as they were resolved, to be kept with the result."""
     # The address of a storage may hold a password, and does not change the result.
     unnamed = ("options", "overwrite", "verbose", "storage")
-    options: dict[str, Any] = {k: v for k, v in given.items() if k not in unnamed}
-    options |= given["options"]
+    options: dict[str, Any] = {k: v for k, v in arguments.items() if k not in unnamed}
+    options |= arguments["options"]
     options["rows"] = [str(path) for path in paths_of(options["rows"])]
     options["leave_out"] = list(options["leave_out"])
     options[SET] = options.pop(METHOD_SETTINGS, None) or None

@@ -22,7 +22,9 @@ app = typer.Typer(
 
 _Folder = Annotated[
     Path | None,
-    typer.Option(help="Folder with one subfolder per dataset (default: UNBAG_DATA, else the cache)."),
+    typer.Option(
+        help="Folder with one subfolder per dataset (default: UNBAG_DATA, else the cache)."
+    ),
 ]
 
 
@@ -37,7 +39,7 @@ def fetch_command(
         bool, typer.Option("--force", help="Download anew, also in place of a wrong file.")
     ] = False,
 ) -> None:
-    """Download datasets from upstream; what is there and whole is left alone.
+    """Download datasets from upstream; complete files are left alone.
 
     Names: pendigits, usps, mnist, fashion-mnist, kmnist, cifar10.
 

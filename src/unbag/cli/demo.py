@@ -64,6 +64,6 @@ def demo(
     console.print(table)
     console.print(
         "The label-free estimate uses held-out rows of the bags and the class shares alone; "
-        "the true error needs labels and is there to check it."
+        "the true error needs labels and is shown as a check."
     )
     console.print(f"Plot saved to {output}; {time.perf_counter() - start:.0f} s.", highlight=False)

@@ -65,7 +65,7 @@ class TrainingCommand(typer.core.TyperCommand):
 
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Config = Annotated[
     Path | None,
@@ -137,7 +137,7 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
     "level": option(float, "Of the intervals."),
     "precision": option(str, "float32, tf32, bf16 or float64."),
     "title": option(str | None, "Of the report.", False),
-    "seed": option(int, "Seed of all that is random.", min=0),
+    "seed": option(int, "Seed of all random numbers.", min=0),
     "device": option(str, "auto, cpu, cuda or cuda:N."),
     "overwrite": Overwrite,
     "as_json": AsJson,

@@ -166,7 +166,7 @@ def _undo(target: _Floats, counts: _Floats, theta: _Floats) -> _Floats:
 
 
 def _converge(step: Callable[[_Floats], _Floats], values: _Floats) -> _Floats:
-    """Repeat a step of expectation maximisation until it hardly moves."""
+    """Repeat a step of expectation maximisation until the values barely change."""
     for _ in range(_MOST_STEPS):
         before, values = values, step(values)
         if np.abs(values - before).max() < _TOLERANCE:

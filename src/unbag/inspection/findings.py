@@ -79,7 +79,7 @@ class Inspection(Findings):
         Lists of K shares: bags that give Θ full rank, or the one that strengthens it most.
     missing_classes, constant_classes, flat_classes
         Classes in no bag; position and share of classes with the same share in all bags (Θ then
-        lacks rank); classes whose share hardly differs between bags.
+        lacks rank); classes whose share is almost the same in all bags.
     equal_bags, near_bags
         Groups of bags with identical and with nearly identical shares.
     inflation

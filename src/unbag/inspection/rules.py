@@ -25,7 +25,7 @@ ALARM = 0.05  # p-value of the test that rows of a class look alike in all bags
 # Neither: limits of notes and of numbers that are printed.
 NEAR_BAGS = 0.01  # bags whose shares all differ by at most one point are near-identical
 EQUAL_BAGS = 1e-6  # and by no more than this, identical
-THIN_CELL = 5.0  # expected rows of a class in a bag; with fewer the bag hardly has the class
+THIN_CELL = 5.0  # expected rows of a class in a bag; with fewer the class is almost absent
 RELATIVE_ERROR = 0.01  # the error in the shares whose effect is shown
 TARGET_HALF_WIDTH = 0.01  # the printed number of rows is that for ± 1 point
 ASSUMED_ACCURACY = 0.9  # of the model whose evaluation is predicted
@@ -245,7 +245,7 @@ def _notes(f: Findings) -> list[str]:
     if f.near_bags:
         notes.append(
             f"Bags {_groups(f.near_bags)} have nearly the same shares: they add rows, but "
-            "hardly any information about the classes."
+            "little information about the classes."
         )
     if f.n_rows is None:
         notes.append(

@@ -234,7 +234,7 @@ def _svg(parts: Sequence[str], label: str, wide: int, high: int, kind: str = "")
 
 
 def evenly(n: int, most: int) -> list[int]:
-    """Pick at most so many of n positions, evenly, the first and the last among them.
+    """Pick at most this many of n positions, evenly, with the first and the last.
 
     Examples
     --------

@@ -20,7 +20,7 @@ _INK = (29, 91, 169)
 _NAMED_COLUMNS = 12
 
 Floats = NDArray[np.float64]
-Layer = tuple[str, ArrayLike]  # what is told on hover, and its (R, C) shares; NaN for unknown
+Layer = tuple[str, ArrayLike]  # the text shown on hover, and its (R, C) shares; NaN for unknown
 
 
 def fits_a_table(rows: int, columns: int) -> bool:
@@ -60,7 +60,7 @@ def heat_picture(
     rows, columns : sequences of str
         Their names.
     layers : sequence of (str, array of shape (R, C))
-        What is told of a cell: shares, or counts.
+        What the text of a cell gives: shares, or counts.
     kinds : (str, str)
         What rows and columns are.
     label : str

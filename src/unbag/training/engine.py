@@ -42,7 +42,7 @@ PRECISIONS = {
     "tf32": (torch.float32, torch.float32),
     "bf16": (torch.float32, torch.bfloat16),
 }
-# Compilation takes 10 to 60 s, and makes steps five times as fast; from so many numbers on it pays.
+# Compilation takes 10 to 60 s and makes steps five times as fast: it pays above this many numbers.
 _COMPILED_FROM = 1e11
 _ADVERSARIAL_PASSES = 3  # of a batch: as it is, to find where to move it, and moved
 
@@ -382,7 +382,7 @@ class Stack:
         self._graph = record(self._step, [*self.state.values(), *self.sums.values()])
 
     def _is_long(self) -> bool:
-        """Whether training reads and writes so many numbers that fused kernels pay."""
+        """Whether training reads and writes enough numbers that fused kernels pay."""
         widths = sum(self.replicas[0].widths)
         each = self.batches.batch_size * widths + self.state["weights"].shape[1]
         passes = _ADVERSARIAL_PASSES if self.replicas[0].is_adversarial else 1

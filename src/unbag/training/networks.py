@@ -20,7 +20,7 @@ __all__ = ["StackedMLP", "StackedModules", "StackedNetwork", "is_batched", "stac
 
 _MOMENTUM, _EPS = 0.1, 1e-5  # of batch normalisation, as in nn.BatchNorm1d
 _ALIGN = 8  # matrix units want rows of 16 bytes: 8 numbers of bfloat16
-# Sums over so many rows, and so few of them, do not keep a GPU busy in one stage.
+# Few sums over many rows do not keep a GPU busy in one stage.
 _MANY_ROWS, _MANY_SUMS = 1 << 11, 1 << 12
 
 
@@ -276,7 +276,7 @@ class StackedMLP(StackedNetwork):
 class StackedModules(StackedNetwork):
     """R modules of the same tensors, run one after another in each step.
 
-    Each replica has a module of its own on the device, whose trainable parameters and buffers are
+    Each replica has a separate module on the device, whose trainable parameters and buffers are
     views of the rows of ``weights`` and ``buffers``. Parameters that were frozen stay as they are.
 
     Parameters

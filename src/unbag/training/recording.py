@@ -12,7 +12,7 @@ __all__ = ["compiled", "record"]
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile for the shapes at hand.
 
-    Every stack has shapes of its own, and torch would soon take them for variable ones, which is
+    Stacks differ in their shapes, and torch would soon take these for variable ones, which is
     slower, or stop compiling after eight of them.
     """
     fast = torch.compile(function, dynamic=False)

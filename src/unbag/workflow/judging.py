@@ -258,7 +258,9 @@ def evaluate_watched(
 ) -> Evaluation:
     """Evaluate a model on the rows of its error curve, by the formula of the curve."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnbagWarning)  # those of the evaluation rows are told
+        warnings.simplefilter(
+            "ignore", UnbagWarning
+        )  # the user is told those of the evaluation rows
         return evaluate(
             clf,
             validation,

@@ -41,7 +41,7 @@ def parts_folder(target: Path) -> Path:
 
 
 class Parts:
-    """Predictions that are done: each part in a file of its own, and all so far in one.
+    """Predictions that are done: each part in its file, and all so far in one.
 
     The file of all is what the target will be; after a stop it is written anew from the parts,
     because it cannot be continued. Parts of other predictions are removed, and so are damaged
@@ -119,7 +119,7 @@ class Parts:
             discard(path)
 
     def _keep(self) -> None:
-        """Write what was added to a part of its own."""
+        """Write the batches that were added as a new part."""
         path = self._part(len(self._state.parts))
         schema = self._batches[0].schema
         with new_file(path) as temporary:

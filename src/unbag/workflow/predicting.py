@@ -166,7 +166,7 @@ def _predicted(
 ) -> Generator[tuple[list[pa.Array], NDArray[np.float64]], None, None]:
     """Yield keys and probabilities in order, while the next blocks are predicted.
 
-    Each block has one thread of its own. Threads that share a block would wait for one another at
+    Each block has its thread. Threads that share a block would wait for one another at
     every layer, and its rounding would depend on their number.
     """
     threads = torch.get_num_threads()

@@ -269,7 +269,7 @@ def _notes(f: Findings) -> list[str]:
 
 
 def _groups(groups: list[list[Any]]) -> str:
-    more = f" (and {len(groups) - 1} more groups)" if len(groups) > 1 else ""
+    more = f" (and {_count(groups[1:], 'more group')})" if len(groups) > 1 else ""
     return shorten(groups[0]) + more
 
 

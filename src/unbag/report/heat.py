@@ -81,7 +81,7 @@ def heat_picture(
         "columns": [isolated(c) for c in columns],
         "kinds": list(kinds),
         "scale": 1 if counts else 10,
-        "unit": "" if counts else " %",
+        "unit": "" if counts else "%",
         "layers": [
             {"label": what, "values": _whole(values, 1 if counts else 1000)}
             for what, values in layers

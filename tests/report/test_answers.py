@@ -34,9 +34,9 @@ def answers(run, *, right=0.95, rows=4000, shift=0.0, evaluated=True, inspection
 def test_a_good_model(run):
     status, good, trust, following = answers(run)
     assert status == "go"
-    assert good["answer"] == "It is right for about 95.0\xa0% of new rows."
-    assert "12,000 held-out rows (95\xa0% interval: 93.4\xa0% to 96.5\xa0%)" in good["points"][0]
-    assert "most common class, “a”, would be right for 50.0\xa0%" in good["points"][1]
+    assert good["answer"] == "It is right for about 95.0% of new rows."
+    assert "12,000 held-out rows (95% interval: 93.4% to 96.5%)" in good["points"][0]
+    assert "most common class, “a”, would be right for 50.0%" in good["points"][1]
     assert trust == {
         "question": "Can I trust it?",
         "answer": "Yes, as far as it can be tested without labels.",

@@ -105,7 +105,7 @@ def _prefix(path: Path) -> str:
 
 
 def read_regular(path: Path, largest: int) -> bytes:
-    """Read a file that must be a regular one, no link and no pipe, of at most so many bytes."""
+    """Read a regular file (no link, no pipe) of at most this many bytes."""
     descriptor = os.open(path, os.O_RDONLY | _NO_LINKS | _AT_ONCE)
     with open(descriptor, "rb") as file:  # noqa: PTH123 — a descriptor has no path
         status = os.fstat(file.fileno())
@@ -160,7 +160,7 @@ def new_folder(target: Path, names: Collection[str], last: str) -> Iterator[Path
 
     A folder that is not there yet appears at once. In one that is there, files of the given names
     are replaced or removed, all others stay, and the folder itself stays too: it may be the
-    current one, or a disk of its own.
+    current one, or a mounted disk.
 
     Parameters
     ----------

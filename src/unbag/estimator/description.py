@@ -100,7 +100,7 @@ class Ids(Struct, forbid_unknown_fields=True):
         return cls("mixed", pairs)
 
     def array(self, name: str) -> NDArray[Any]:
-        """Array of objects, each of its own kind; ``name`` is for messages."""
+        """Array of objects, each of its kind; ``name`` is for messages."""
         pairs = self.values if self.kind == "mixed" else [[self.kind, v] for v in self.values]
         ids = np.empty(len(pairs), dtype=object)
         for i, pair in enumerate(pairs):

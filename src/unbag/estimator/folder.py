@@ -194,7 +194,7 @@ class TensorFile:
         return ""
 
     def read(self) -> dict[str, Tensor]:
-        """Read all tensors to memory of their own."""
+        """Copy all tensors to memory."""
         with self._opened() as file:
             return {name: file.get_tensor(name).clone() for name in self.shapes}
 
@@ -224,7 +224,7 @@ def staged(path: str | os.PathLike[str], others: Collection[str] = ()) -> Iterat
 def _check_replaceable(target: Path) -> None:
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
-    remedy = "nothing was written; give another path, or move what is there."
+    remedy = "nothing was written; give another path, or move the folder."
     if not target.is_dir():
         raise refusal(target, "it is a file", remedy)
     if not holds_model(target):

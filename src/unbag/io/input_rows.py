@@ -86,5 +86,7 @@ def check_kind(encoding: object, expected: type[Encoding]) -> None:
     if not isinstance(encoding, Encoding):
         raise invalid("encoding", "that of a model", type(encoding).__name__)
     kinds = {"table": "a table", "array": "an .npz file", "images": "images"}
-    trained, given = (kinds[str(kind.__struct_config__.tag)] for kind in (type(encoding), expected))
-    raise invalid("rows", f"{trained}, as in training", given)
+    trained, rows_kind = (
+        kinds[str(kind.__struct_config__.tag)] for kind in (type(encoding), expected)
+    )
+    raise invalid("rows", f"{trained}, as in training", rows_kind)

@@ -67,7 +67,7 @@ def fit_many(
     >>> bags = unbag.make_bags(X, y, [[0.9, 0.1], [0.2, 0.8]], random_state=0)
     >>> fits = fit_many([Job(bags, method=m, epochs=3) for m in ("unbiased", "prop")])
     >>> [fit.stop_reason for fit in fits]
-    ['all 3 epochs were run', 'all 3 epochs were run']
+    ['All 3 epochs were run.', 'All 3 epochs were run.']
     """
     if isinstance(jobs, Job):
         raise invalid("jobs", "a sequence of Job", "one Job", "put it in a list.")

@@ -112,8 +112,13 @@ class Objective(nn.Module):
         self, logits: Tensor, bag_index: Tensor, weight: Tensor | None, inclusion: Tensor | None
     ) -> None:
         k = self.theta.shape[-1]
-        given = {"logits": logits, "bag_index": bag_index, "weight": weight, "inclusion": inclusion}
-        for name, tensor in given.items():
+        tensors = {
+            "logits": logits,
+            "bag_index": bag_index,
+            "weight": weight,
+            "inclusion": inclusion,
+        }
+        for name, tensor in tensors.items():
             if not (tensor is None or isinstance(tensor, Tensor)):
                 raise invalid(name, "a torch.Tensor", type(tensor).__name__)
         if not logits.is_floating_point():

@@ -59,6 +59,7 @@ class ClassPriors:
     bag_ids: NDArray[Any]
     classes: NDArray[Any]
     _bag_index: IdIndex
+    _class_index: IdIndex
 
     def __init__(
         self,
@@ -72,12 +73,13 @@ class ClassPriors:
         if shares.size == 0:
             raise invalid("priors", "a table of at least one bag and one class", shares.shape)
         ids, index = _names("bag_ids", bag_ids, shares.shape[0])
-        names, _ = _names("classes", classes, shares.shape[1])
+        names, class_index = _names("classes", classes, shares.shape[1])
         shares = _check_shares(shares, ids, names, normalize)
         for field, array in (("values", shares), ("bag_ids", ids), ("classes", names)):
             array.flags.writeable = False
             object.__setattr__(self, field, array)  # the way into a frozen dataclass
         object.__setattr__(self, "_bag_index", index)
+        object.__setattr__(self, "_class_index", class_index)
 
     def _fingerprint_parts(self) -> list[NDArray[Any]]:
         return [self.values, self.bag_ids, self.classes]
@@ -175,6 +177,34 @@ class ClassPriors:
     def encode(self, bag_ids: Any) -> NDArray[np.int64]:
         """Find the bag_index (0..M-1) of every row from its bag id, strictly."""
         return match_ids("bag_ids", bag_ids, self._bag_index)
+
+    def encode_classes(
+        self,
+        name: str,
+        labels: Any,
+        *,
+        what: str = "classes of the priors",
+        source: str = "",
+        remedy: str = "",
+    ) -> NDArray[np.int64]:
+        """Find the position (0..K-1) of every label, strictly; see :func:`unbag.ids.match_ids`."""
+        source = source or f"{name} has"
+        return match_ids(name, labels, self._class_index, source=source, remedy=remedy, what=what)
+
+    def with_rows(
+        self, bag_index: NDArray[np.int64]
+    ) -> tuple["ClassPriors", NDArray[np.int64], NDArray[np.bool_]]:
+        """Keep the bags that rows are in; with the index of every row among these, and a mask.
+
+        Examples
+        --------
+        >>> priors = ClassPriors(np.eye(3), ["a", "b", "c"])
+        >>> rest, index, present = priors.with_rows(np.array([2, 0, 2]))
+        >>> rest.bag_ids, index, present
+        (array(['a', 'c'], dtype='<U1'), array([1, 0, 1]), array([ True, False,  True]))
+        """
+        present = np.bincount(bag_index, minlength=self.n_bags) > 0
+        return self.subset(present), (np.cumsum(present) - 1)[bag_index], present
 
     def subset(self, bags: ArrayLike) -> "ClassPriors":
         """Keep some bags, by mask or by index."""

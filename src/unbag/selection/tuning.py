@@ -149,7 +149,7 @@ def tune(
             sampler=optuna.samplers.TPESampler(seed=random_state, constant_liar=True),
             pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0),
         )
-    except Exception as error:  # noqa: BLE001 — every kind of storage has errors of its own
+    except Exception as error:  # noqa: BLE001 — every kind of storage has its errors
         got = f"one that cannot be opened ({str(error).splitlines()[0]})"
         remedy = "give a file, for example: sqlite:///trials.db"
         raise invalid("storage", "the address of an Optuna storage", got, remedy) from None

@@ -21,6 +21,7 @@ __all__ = [
     "new_folder",
     "read_regular",
     "remove_folder",
+    "scratch_file",
     "settle_folder",
     "sync",
     "was_interrupted",
@@ -52,14 +53,7 @@ def new_file(path: Path) -> Iterator[Path]:
     ...     Path(folder, "a.txt").read_text()
     'whole'
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{_prefix(path)}{secrets.token_hex(8)}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS
-    descriptor = os.open(temporary, flags, 0o666)
-    try:
-        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)  # as the user's umask wants it
-        os.close(descriptor)
-        temporary.chmod(0o600)
+    with scratch_file(path) as (temporary, mode):
         yield temporary
         descriptor = os.open(temporary, os.O_RDWR | _NO_LINKS)  # the writer may have replaced it
         try:
@@ -70,10 +64,27 @@ def new_file(path: Path) -> Iterator[Path]:
             os.close(descriptor)
         temporary.replace(path)
         sync(path.parent)
-    except BaseException:
+
+
+@contextlib.contextmanager
+def scratch_file(path: Path) -> Iterator[tuple[Path, int]]:
+    """Give an empty file beside ``path``, which is gone afterwards, and the mode for others.
+
+    The file has an unpredictable name, and only this user can read it. The mode is the one that
+    the user's umask gives to new files.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{_prefix(path)}{secrets.token_hex(8)}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS
+    descriptor = os.open(temporary, flags, 0o666)
+    try:
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        os.close(descriptor)
+        temporary.chmod(0o600)
+        yield temporary, mode
+    finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        raise
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

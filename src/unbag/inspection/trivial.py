@@ -88,7 +88,7 @@ def trivial_model(predictions: Any, bag_ids: Any, priors: Any) -> TrivialTest:
     """
     table = ClassPriors.of(priors)
     index = table.encode(bag_ids)
-    given = detached(predictions)
+    given = detached("predictions", predictions)
     probabilities = _read_probabilities(given, table) if np.ndim(given) == 2 else None
     if probabilities is None:
         known = index_ids("classes", table.classes)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unbag.ids import natural_ids
+from unbag.ids import check_length, natural_ids
 from unbag.io.column_types import empty_as_null, is_date, is_missing, is_text, plain_type
 from unbag.io.tables import TableFiles
 from unbag.io.text_ids import ids_from_text
@@ -45,6 +45,7 @@ class BagColumn:
         except (pa.ArrowInvalid, ValueError, OverflowError) as error:  # dates that Python has not
             got = " ".join(str(error).split())[:200]
             raise invalid(f"bag column {self._name!r}", str(self._dtype), got) from None
+        check_length(f"bag column {self._name!r}", values)
         known = self._known
         codes = [known.setdefault(value, len(known)) for value in values]
         self._codes.append(np.array(codes, dtype=np.int32)[ids.indices.to_numpy()])

@@ -115,8 +115,11 @@ def _short(number: float) -> str:
 def as_float_array(name: str, value: Any, ndim: int) -> NDArray[np.float64]:
     """Convert to a float64 array of the given number of dimensions, refusing anything else."""
     try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(value)
+        if array.dtype.kind == "c":  # else the imaginary parts would be left out
+            raise TypeError("complex numbers")
+        array = array.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
         kind = type(value).__name__
         raise invalid(name, "an array of numbers", f"{kind} ({error})") from None
     if array.ndim != ndim:

@@ -1,5 +1,6 @@
 """Encoded rows in a folder, memory-mapped, written whole or not at all."""
 
+import errno
 import shutil
 import tempfile
 import tokenize
@@ -71,7 +72,9 @@ def open_cache(folder: Path, key: str) -> CachedRows | None:
             levels = pa.ipc.open_file(file).read_all().column(0).combine_chunks()
         sound = len(codes) == len(X) and codes.min() >= 0 and codes.max() < len(levels)
         return CachedRows(X, (codes, levels), about.about) if sound else None
-    except DAMAGED:
+    except DAMAGED as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+            raise MemoryError(f"{place / ROWS} cannot be mapped.") from None
         return None
 
 

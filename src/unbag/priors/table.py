@@ -240,7 +240,11 @@ def _check_shares(
 def _read_mapping(priors: Mapping[Any, Any]) -> tuple[list[Any], list[Any] | None]:
     """Rows of Θ, and the classes where the bags name them."""
     if not all(hasattr(row, "keys") for row in priors.values()):
-        rows = [np.asarray(detached("priors", row)) for row in priors.values()]
+        try:
+            rows = [np.asarray(detached("priors", row)) for row in priors.values()]
+        except ValueError as error:  # lists of different lengths in one another
+            allowed = "a list of shares for every bag, one per class"
+            raise invalid("priors", allowed, f"an error ({error})") from None
         for bag, row in zip(priors, rows, strict=True):
             if row.ndim != 1:
                 got = f"{row.tolist()!r} for bag {shorten([bag])}"

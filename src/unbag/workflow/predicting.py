@@ -123,7 +123,7 @@ def predict_files(
         try:
             _write(clf, source, prior, parts, probabilities=probabilities, verbose=verbose)
         except Exception:
-            if not before:  # an error of a new run leaves nothing
+            if not (before or parts.has_its_name):  # an error of a new run leaves nothing
                 parts.discard()
             raise
     shares = (parts.counts / max(1, parts.rows)).tolist()

@@ -236,13 +236,13 @@ def test_a_module_of_the_users_own(tmp_path):
     clf = fitted(model=Net())
     assert clf.module_.shift[0] > 0
     path = clf.save(tmp_path / "model")
-    given = Net()
-    before = {name: value.clone() for name, value in given.state_dict().items()}
-    again = load_model(path, module=given)
+    originals = Net()
+    before = {name: value.clone() for name, value in originals.state_dict().items()}
+    again = load_model(path, module=originals)
     assert_same(clf, again)
-    assert again.module_ is not given
-    assert again.model is given
-    assert all(torch.equal(value, before[name]) for name, value in given.state_dict().items())
+    assert again.module_ is not originals
+    assert again.model is originals
+    assert all(torch.equal(value, before[name]) for name, value in originals.state_dict().items())
     assert_same(clf, load_model(path, module=lambda *_: Net()))
     assert_same(clf, load_model(path, module=Net().double()))
 

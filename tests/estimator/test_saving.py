@@ -236,13 +236,13 @@ def test_a_module_of_the_users_own(tmp_path):
     clf = fitted(model=Net())
     assert clf.module_.shift[0] > 0
     path = clf.save(tmp_path / "model")
-    originals = Net()
-    before = {name: value.clone() for name, value in originals.state_dict().items()}
-    again = load_model(path, module=originals)
+    given = Net()
+    before = {name: value.clone() for name, value in given.state_dict().items()}
+    again = load_model(path, module=given)
     assert_same(clf, again)
-    assert again.module_ is not originals
-    assert again.model is originals
-    assert all(torch.equal(value, before[name]) for name, value in originals.state_dict().items())
+    assert again.module_ is not given
+    assert again.model is given
+    assert all(torch.equal(value, before[name]) for name, value in given.state_dict().items())
     assert_same(clf, load_model(path, module=lambda *_: Net()))
     assert_same(clf, load_model(path, module=Net().double()))
 
@@ -314,7 +314,7 @@ def test_the_encoding_comes_along(tmp_path, monkeypatch):
         def to_dict(self):
             return self.values
 
-    def from_dict(values, row_shape):  # noqa: ARG001 - as in unbag.io
+    def from_dict(values, _):
         if values.get("kind") != "table":
             raise InvalidInputError("kind must be 'table', got something else.")
         return Encoding(values)
@@ -804,8 +804,8 @@ HOSTILE = {
     "an unknown setting": (described(settings__callback="os.system"), "update unbag"),
     "a path as setting": (described(settings__checkpoint="/etc"), "settings must be"),
     "a list as setting": (
-        described(settings__alpha=[1]),
-        "has no setting 'alpha'",
+        described(settings__dropout=[1]),
+        "got dropout, where it must be",
     ),
     "a number as name": (described(settings__device=1), "got device, where it must be text"),
     "an unknown precision": (described(settings__precision="int4"), "precision must be"),

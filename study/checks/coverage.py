@@ -157,7 +157,7 @@ def table(record: dict[str, Any]) -> str:
         f"Coverage in percent of {record['level']:.0%} intervals over {record['repeats']:,} "
         f"repeats, {record['date']}; in brackets the mean width in points.",
         "",
-        "| M, K | condition | rows a bag | true accuracy | sampling | accuracy | macro F1 "
+        "| M, K | condition | rows per bag | true accuracy | sampling | accuracy | macro F1 "
         "| recall of two classes |",
         "|---|---|---|---|---|---|---|---|",
     ]

@@ -175,7 +175,10 @@ def false_alarm_table(repeats: int) -> str:
 def power_table(repeats: int) -> str:
     """Markdown: alarms where a third of the bags is shifted, in percent."""
     heads = " | ".join(f"shift {shift:g}" for shift in SHIFTS)
-    lines = [f"| M, K | rows per bag | features | {heads} |", "|---|---|---|" + "---|" * len(SHIFTS)]
+    lines = [
+        f"| M, K | rows per bag | features | {heads} |",
+        "|---|---|---|" + "---|" * len(SHIFTS),
+    ]
     for shape in SHAPES:
         for size in (60, 300):
             for skewed in (False, True):

@@ -154,8 +154,11 @@ def exit_on_error(stopped: str = "Stopped.") -> Iterator[None]:
     except UnicodeEncodeError as error:  # bytes of the command line that are no text
         print_error(f"Names must be text in UTF-8, got {error.object!r}; rename the file.")
         raise typer.Exit(1) from None
-    except MemoryError as error:
-        print_error(str(error) or "There is too little memory; close other programs.")
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate memory" not in str(error):  # of torch
+            raise
+        cause = f" ({error})" if str(error) else ""
+        print_error(f"There is too little memory; close other programs.{cause}")
         raise typer.Exit(1) from None
     except OSError as error:
         print_error(f"{error.filename}: {error.strerror}" if error.filename else error)

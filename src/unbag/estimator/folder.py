@@ -172,7 +172,7 @@ class TensorFile:
         except (SafetensorError, OSError, RuntimeError) as error:
             text = str(error)
             if getattr(error, "errno", 0) == errno.ENOMEM or "allocate memory" in text:
-                raise MemoryError(f"There is too little memory to read {self.path}.") from None
+                raise MemoryError(f"{self.path} cannot be read.") from None
             if isinstance(error, RuntimeError):
                 raise
             raise self.refusal(f"it cannot be read ({text})") from None

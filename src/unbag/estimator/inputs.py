@@ -44,6 +44,7 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
             )
             raise InvalidInputError(message)
         X = self._validate(X, reset=True)
+        y = detached("y", y)
         # scikit-learn's conversion would merge kinds of ids, such as 1 and "a".
         ids = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else id_array("y", y)
         check_consistent_length(X, ids)
@@ -140,7 +141,7 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
             return None
         if not isinstance(given, tuple) or len(given) != 2:
             raise invalid("test_set", "a pair (X, labels)", type(given).__name__)
-        rows = np.asarray(detached(given[0]))
+        rows = np.asarray(detached("test_set", given[0]))
         if rows.shape[1:] != row_shape:
             raise invalid("test_set", f"of rows of shape {row_shape}", f"{rows.shape[1:]}")
         what, source = "labelled with classes of the priors", "its labels have"
@@ -183,9 +184,11 @@ def pure(classes: NDArray[Any]) -> ClassPriors:
 
 def _as_array(X: Any) -> Any:
     """Tensors as arrays; anything else as it is."""
+    if X is None:
+        raise invalid("X", "rows of shape (n, d) or images", "None")
     if not isinstance(X, Tensor):
         return X
-    X = X.detach().cpu()
+    X = detached("X", X)
     return (X.float() if X.dtype in (torch.bfloat16, torch.float16) else X).numpy()
 
 

@@ -82,7 +82,7 @@ class ProbabilityMetrics:
 
 def check_probabilities(given: Any, n: int, k: int, name: str = "probabilities") -> _Floats:
     """Refuse what is not n rows of K probabilities that sum to 1."""
-    chances = as_float_array(name, detached(given), ndim=2)
+    chances = as_float_array(name, detached(name, given), ndim=2)
     if chances.shape != (n, k):
         raise invalid(name, f"an array of shape ({n}, {k})", f"shape {chances.shape}")
     if not np.isfinite(chances).all() or (chances < 0).any():

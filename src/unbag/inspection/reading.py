@@ -25,7 +25,7 @@ def read_sizes(sizes: Any, table: ClassPriors) -> Ints:
         numbers = np.asarray(list(sizes.values()) if isinstance(sizes, Mapping) else sizes)
         values = as_float_array("sizes", numbers, ndim=1)[order]
     else:
-        array = np.asarray(detached(sizes))
+        array = np.asarray(detached("sizes", sizes))
         values = as_float_array("sizes", np.atleast_1d(array), ndim=1)
         if array.ndim == 0:
             values = np.repeat(values, table.n_bags)

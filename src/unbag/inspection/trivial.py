@@ -88,7 +88,7 @@ def trivial_model(predictions: Any, bag_ids: Any, priors: Any) -> TrivialTest:
     """
     table = ClassPriors.of(priors)
     index = table.encode(bag_ids)
-    plain = detached(predictions)
+    plain = detached("predictions", predictions)
     probabilities = None
     if np.ndim(plain) == 2:
         probabilities = check_probabilities(plain, len(index), table.n_classes, "predictions")

@@ -138,13 +138,13 @@ def _read_cells(given: Any, table: ClassPriors) -> _Floats:
         order = match_bags("prior_errors", list(given), table)
         rows = [_read_row(list(given.values())[i], table) for i in order]
         return as_float_array("prior_errors", rows, ndim=2)
-    return as_float_array("prior_errors", detached(given), ndim=2)
+    return as_float_array("prior_errors", detached("prior_errors", given), ndim=2)
 
 
 def _read_row(row: Any, table: ClassPriors) -> Any:
     """Put the standard errors of one bag in the order of the classes."""
     if not hasattr(row, "keys"):
-        return detached(row)
+        return detached("prior_errors", row)
     values = list(row.values()) if isinstance(row, Mapping) else list(row)
     return [values[i] for i in _match_classes(list(row.keys()), table)]
 

@@ -69,7 +69,7 @@ class ClassPriors:
         *,
         normalize: bool = False,
     ) -> None:
-        shares = as_float_array("priors", detached(values), ndim=2)  # (M, K)
+        shares = as_float_array("priors", detached("priors", values), ndim=2)  # (M, K)
         if shares.size == 0:
             raise invalid("priors", "a table of at least one bag and one class", shares.shape)
         ids, index = _names("bag_ids", bag_ids, shares.shape[0])
@@ -213,7 +213,7 @@ class ClassPriors:
 
     def pooled(self, counts: ArrayLike) -> NDArray[np.float64]:
         """Mix the bags: p = Σ_m (n_m/n) θ_m, for (M,) counts or sums of row weights n_m."""
-        sizes = as_float_array("counts", detached(counts), ndim=1)
+        sizes = as_float_array("counts", detached("counts", counts), ndim=1)
         if len(sizes) != self.n_bags:
             raise invalid("counts", f"{self.n_bags} numbers, one for each bag", len(sizes))
         if not (np.isfinite(sizes).all() and (sizes >= 0).all() and sizes.sum() > 0):
@@ -270,7 +270,11 @@ def _check_shares(
 def _read_mapping(priors: Mapping[Any, Any]) -> tuple[list[Any], list[Any] | None]:
     """Rows of Θ, and the classes where the bags name them."""
     if not all(hasattr(row, "keys") for row in priors.values()):
-        rows = [np.asarray(detached(row)) for row in priors.values()]
+        try:
+            rows = [np.asarray(detached("priors", row)) for row in priors.values()]
+        except ValueError as error:  # lists of different lengths in one another
+            allowed = "a list of shares for every bag, one per class"
+            raise invalid("priors", allowed, f"an error ({error})") from None
         for bag, row in zip(priors, rows, strict=True):
             if row.ndim != 1:
                 got = f"{row.tolist()!r} for bag {shorten([bag])}"

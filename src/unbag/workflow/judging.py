@@ -15,7 +15,7 @@ from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier
 from unbag.evaluation import Evaluation, evaluate, reliability_diagram
 from unbag.exceptions import InvalidInputError, RankError, UnbagWarning
-from unbag.files import write_whole
+from unbag.files import write_together
 from unbag.inspection import Inspection, trivial_model
 from unbag.io import read_priors
 from unbag.priors import ClassPriors
@@ -282,8 +282,8 @@ def pages(page: str) -> tuple[str, str]:
 
 def write_report(content: dict[str, Any], page: Path) -> None:
     """Write a report as HTML, and its content as JSON beside it."""
-    write_whole(page, render_html(content))
-    write_whole(page.with_suffix(".json"), json.dumps(content, ensure_ascii=False) + "\n")
+    data = json.dumps(content, ensure_ascii=False) + "\n"
+    write_together({page: render_html(content), page.with_suffix(".json"): data})
 
 
 def bag_column(model: str | os.PathLike[str]) -> str | None:

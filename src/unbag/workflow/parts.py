@@ -84,6 +84,11 @@ class Parts:
         """Rows that are done."""
         return int(self.counts.sum())
 
+    @property
+    def has_its_name(self) -> bool:
+        """Whether the file of all took the place of the target; only parts are to be removed."""
+        return self._state.whole is not None and not self._whole.exists()
+
     def add(self, batch: pa.RecordBatch, counts: NDArray[np.int64]) -> None:
         """Add predictions, and keep them once there are enough."""
         self._batches.append(batch)

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from unbag.estimator import UnbagClassifier
+from unbag.exceptions import NotFiniteError
 from unbag.files import is_real_folder
 from unbag.io import TableEncoding, TableFiles, read_rows
 from unbag.io.tables import batch_rows_of
@@ -122,7 +123,7 @@ def predict_files(
         try:
             _write(clf, source, prior, parts, probabilities=probabilities, verbose=verbose)
         except Exception:
-            if not before:  # an error of a new run leaves nothing
+            if not (before or parts.has_its_name):  # an error of a new run leaves nothing
                 parts.discard()
             raise
     shares = (parts.counts / max(1, parts.rows)).tolist()
@@ -146,7 +147,7 @@ def _write(
     _check_names(header)
     if parts.target.suffix.lower() == ".csv":
         _check_csv(source.keys)
-    predicted = closing(_predicted(clf, source.blocks(parts.rows), prior))
+    predicted = closing(_predicted(clf, source.blocks(parts.rows), parts.rows, prior))
     with RowProgress("predicting", verbose) as progress, closing(parts), predicted as blocks:
         progress(parts.rows, source.n_rows)
         for keys, chances in blocks:
@@ -162,9 +163,10 @@ def _write(
 def _predicted(
     clf: UnbagClassifier,
     blocks: "_Blocks",
+    start: int,
     prior: Mapping[Any, float] | None,
 ) -> Generator[tuple[list[pa.Array], NDArray[np.float64]], None, None]:
-    """Yield keys and probabilities in order, while the next blocks are predicted.
+    """Yield keys and probabilities in order, from row ``start`` on, while more are predicted.
 
     Each block has its thread. Threads that share a block would wait for one another at
     every layer, and its rounding would depend on their number.
@@ -173,9 +175,17 @@ def _predicted(
     torch.set_num_threads(1)
     pool = ThreadPoolExecutor(threads)
     waiting: deque[tuple[list[pa.Array], Future[NDArray[np.float64]]]] = deque()
+
+    def predict(X: NDArray[Any], start: int) -> NDArray[np.float64]:
+        try:
+            return clf.predict_proba(X, prior)
+        except NotFiniteError as error:  # rows of the file, not of the block
+            raise NotFiniteError(tuple(start + row for row in error.rows)) from None
+
     try:
         for keys, X in blocks:
-            waiting.append((keys, pool.submit(clf.predict_proba, X, prior)))
+            waiting.append((keys, pool.submit(predict, X, start)))
+            start += len(X)
             if len(waiting) > threads:
                 first, chances = waiting.popleft()
                 yield first, chances.result()

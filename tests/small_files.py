@@ -68,6 +68,6 @@ def write_images(folder: Path) -> None:
 
 def train(folder: Path, output: str = "model", **options) -> Path:
     """A model of the folder's rows."""
-    given = {"bag": "district", "priors": folder / "shares.csv", **QUICK, **options}
-    rows = given.pop("rows", folder / "rows.parquet")
-    return fit_files(rows, output=folder / output, **given).folder
+    arguments = {"bag": "district", "priors": folder / "shares.csv", **QUICK, **options}
+    rows = arguments.pop("rows", folder / "rows.parquet")
+    return fit_files(rows, output=folder / output, **arguments).folder

@@ -26,20 +26,20 @@ def test_wide_convolution_equals_torchs(channels_in, channels_out, width):
     assert out.is_contiguous(memory_format=torch.channels_last)
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-10)
     incoming = images(channels_out, width)
-    own, others = (torch.autograd.grad(y, (x, weight), incoming) for y in (out, expected))
-    torch.testing.assert_close(own[0], others[0], rtol=0, atol=1e-10)
-    torch.testing.assert_close(own[1], others[1], rtol=0, atol=1e-4)  # it is summed in float32
+    gradient, others = (torch.autograd.grad(y, (x, weight), incoming) for y in (out, expected))
+    torch.testing.assert_close(gradient[0], others[0], rtol=0, atol=1e-10)
+    torch.testing.assert_close(gradient[1], others[1], rtol=0, atol=1e-4)  # it is summed in float32
 
 
 def test_wide_convolution_of_rows_that_need_no_gradient():
     torch.manual_seed(0)
     x = images(16, 8)
     weight = torch.randn(16, 16, 3, 3, dtype=torch.float64, requires_grad=True)
-    own, expected = (
+    gradient, expected = (
         torch.autograd.grad(y.square().sum(), weight)[0]
         for y in (_WideConvolution.apply(x, weight), torch.conv2d(x, weight, padding=1))
     )
-    torch.testing.assert_close(own, expected, rtol=1e-6, atol=1e-4)
+    torch.testing.assert_close(gradient, expected, rtol=1e-6, atol=1e-4)
 
 
 def test_pixels_are_joined_until_the_channels_are_many_or_the_width_is_odd():

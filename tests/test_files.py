@@ -209,11 +209,11 @@ def test_a_kill_at_any_moment_can_be_settled(tmp_path, killed):
             assert state in (dict.fromkeys(NAMES, "old"), {"key": "new", "other": "new"})
         settle_folder(target, "key")
         assert not was_interrupted(target)
-        found = files(target)
-        assert found.pop("mine") == "mine"
-        assert found in (dict.fromkeys(NAMES, "old"), {"key": "new", "other": "new"})
-        seen.add(found["key"])
-        assert len(list(target.iterdir())) == len(found) + 1
+        result = files(target)
+        assert result.pop("mine") == "mine"
+        assert result in (dict.fromkeys(NAMES, "old"), {"key": "new", "other": "new"})
+        seen.add(result["key"])
+        assert len(list(target.iterdir())) == len(result) + 1
         moment += 1
     assert seen == {"old", "new"}
     assert moment > 10

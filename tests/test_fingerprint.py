@@ -62,9 +62,9 @@ OTHER_SHARES[1000] = [0.3, 0.7]
     ],
 )
 def test_values_that_differ_in_a_middle_row_only(wrap):
-    given, same, other = wrap(SHARES), wrap(SHARES.copy()), wrap(OTHER_SHARES)
-    assert fingerprint(given) == fingerprint(same)
-    assert fingerprint(given) != fingerprint(other)
+    originals, same, other = wrap(SHARES), wrap(SHARES.copy()), wrap(OTHER_SHARES)
+    assert fingerprint(originals) == fingerprint(same)
+    assert fingerprint(originals) != fingerprint(other)
 
 
 def test_names_of_rows_and_columns_count():
@@ -143,7 +143,7 @@ DISTINCT = {
 def test_no_two_kinds_or_values_meet():
     prints = {name: fingerprint(value) for name, value in DISTINCT.items()}
     assert len(set(prints.values())) == len(prints)
-    assert all(len(made) == 64 for made in prints.values())
+    assert all(len(prints_of_run) == 64 for prints_of_run in prints.values())
 
 
 def make_function(n):
@@ -223,14 +223,14 @@ def test_another_process_makes_the_same():
     here = {"__name__": "__main__"}
     exec(PROGRAM, here)
     path = ":".join(part for part in sys.path if part)
-    there = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-c", f"{PROGRAM}print(made)"],
         env={"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "7"},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert there.stdout.strip() == here["made"]
+    assert printed.stdout.strip() == here["made"]
 
 
 # ------------------------------------------------------------------------------- of a replica
@@ -244,7 +244,7 @@ def make_bags(X=None, theta=THETA):
 def make_replica(**settings):
     torch.manual_seed(0)
     bags = make_bags()
-    given = {
+    arguments = {
         "bags": bags,
         "objective": MatchedLikelihood(THETA),
         "module": MLP(D, K, width=5, depth=2),
@@ -256,7 +256,7 @@ def make_replica(**settings):
         "held_out": bags.take(np.arange(9)),
         "predicted": bags.take(np.arange(9)),
     }
-    return Replica(**given | settings)
+    return Replica(**arguments | settings)
 
 
 def on_soft_labels(**settings):
@@ -313,11 +313,11 @@ OF_SOFT_LABELS = ("mixup", "adversarial_smoothing")
 def test_every_field_of_a_replica_counts(name):
     changes, can_share = CHANGES[name]
     make = on_soft_labels if name in OF_SOFT_LABELS else make_replica
-    given, same, other = make(), make(), make(**changes())
-    assert fingerprint(given) == fingerprint(same)
-    assert (fingerprint(given) == fingerprint(other)) == (name == "stage")
-    assert given.group == same.group
-    assert (given.group == other.group) == can_share
+    originals, same, other = make(), make(), make(**changes())
+    assert fingerprint(originals) == fingerprint(same)
+    assert (fingerprint(originals) == fingerprint(other)) == (name == "stage")
+    assert originals.group == same.group
+    assert (originals.group == other.group) == can_share
 
 
 @pytest.mark.parametrize(
@@ -330,12 +330,14 @@ def test_every_field_of_a_replica_counts(name):
     ],
 )
 def test_how_much_counts_as_well(changes):
-    given = {
+    arguments = {
         "adversarial_smoothing": 0.5,
         "sample_weight": moved(np.ones(N), 15),
         "augmentation": Augmentation(),
     }
-    assert fingerprint(on_soft_labels(**given)) != fingerprint(on_soft_labels(**given | changes))
+    assert fingerprint(on_soft_labels(**arguments)) != fingerprint(
+        on_soft_labels(**arguments | changes)
+    )
 
 
 @pytest.mark.parametrize(
@@ -350,15 +352,16 @@ def test_how_much_counts_as_well(changes):
     ],
 )
 def test_every_setting_of_pseudo_labels_counts(changes):
-    given, other = (
-        make_replica(pseudo_labels=PseudoLabels(**own), held_out=None) for own in ({}, changes)
+    originals, other = (
+        make_replica(pseudo_labels=PseudoLabels(**settings), held_out=None)
+        for settings in ({}, changes)
     )
-    assert fingerprint(given) != fingerprint(other)
-    assert given.group != other.group
+    assert fingerprint(originals) != fingerprint(other)
+    assert originals.group != other.group
 
 
 def test_replicas_of_other_shapes_losses_or_networks_share_no_stack():
-    given = make_replica()
+    originals = make_replica()
     images = unbag.Bags(np.zeros((N, 2, 2)), np.arange(N) % 3, THETA)
     others = [
         make_replica(bags=images, held_out=None, predicted=None),
@@ -369,10 +372,10 @@ def test_replicas_of_other_shapes_losses_or_networks_share_no_stack():
         make_replica(bags=make_bags().take(np.arange(N - 1))),
         make_replica(predicted=None),
     ]
-    assert all(other.group != given.group for other in others)
-    assert make_replica(objective=Proportion(THETA)).group == given.group
+    assert all(other.group != originals.group for other in others)
+    assert make_replica(objective=Proportion(THETA)).group == originals.group
     # Fewer rows than a batch make batches of all rows.
-    assert make_replica(batch_size=N + 5).group == given.group
+    assert make_replica(batch_size=N + 5).group == originals.group
 
 
 def test_modules_of_the_users_that_compute_something_else_share_no_stack():

@@ -133,12 +133,12 @@ def test_a_factory_is_called_under_the_seed():
 
 
 def test_a_module_is_copied_with_its_weights():
-    own = nn.Linear(3, 2)
-    copied = build_model(own, (3,), 2, seed=0)
-    assert copied is not own
-    assert same_weights(own, copied)
+    plain = nn.Linear(3, 2)
+    copied = build_model(plain, (3,), 2, seed=0)
+    assert copied is not plain
+    assert same_weights(plain, copied)
     nn.init.zeros_(copied.weight)
-    assert own.weight.any()
+    assert plain.weight.any()
 
 
 def test_architecture_tells_which_networks_can_share_a_stack():

@@ -39,8 +39,8 @@ def test_everything_else_becomes_plain():
         "e": Interval(),
         "path": np.dtype("f4"),
     }
-    made = to_plain(value)
-    assert made == {
+    plain = to_plain(value)
+    assert plain == {
         "1": [[1.5, None]],
         "b": [3, True, ["x"]],
         "day": "2024-05-01",
@@ -49,4 +49,4 @@ def test_everything_else_becomes_plain():
         "e": {"low": 0.5, "high": None},
         "path": "float32",
     }
-    assert json.loads(json.dumps(made, allow_nan=False)) == made
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain

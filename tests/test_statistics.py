@@ -160,3 +160,13 @@ def test_a_loss_of_the_wrong_shape_is_refused():
     statistics = BagStatistics(torch.zeros(4, 3), torch.zeros(4).long(), 1, lambda x: x.sum(-1))
     with pytest.raises(InvalidInputError, match=r"loss must be .*\(4, 3\) here, got .*\(4,\)"):
         _ = statistics.risks
+
+
+def test_statistics_of_a_stack_are_those_of_each_replica():
+    logits = torch.randn(2, 30, 3, dtype=torch.float64)
+    bag_index = torch.arange(30).repeat(2, 1) % 4
+    stacked = BagStatistics(logits, bag_index, 4, cross_entropy)
+    for r in range(2):
+        alone = BagStatistics(logits[r], bag_index[r], 4, cross_entropy)
+        for name in ("risks", "zero_one_risks", "mean_probabilities"):
+            torch.testing.assert_close(getattr(stacked, name)[r], getattr(alone, name))

@@ -55,8 +55,8 @@ def test_models_of_shares_are_mixed_with_the_constant(x):
     model = ShareModels(kinds, 4, 2, 3)
     shares = np.array([0.2, 0.3, 0.5])
     model.constant.copy_(torch.as_tensor(np.log(shares)))  # all the weight is on the constant
-    made = model(torch.as_tensor(x[:5])).exp().detach().numpy()
-    np.testing.assert_allclose(made, np.tile(shares, (5, 1)))
+    chances = model(torch.as_tensor(x[:5])).exp().detach().numpy()
+    np.testing.assert_allclose(chances, np.tile(shares, (5, 1)))
 
 
 class Sure(torch.nn.Module):
@@ -73,9 +73,9 @@ def test_trust_moves_between_the_shares_and_the_parts(trust, expected):
 def test_a_learner_that_has_not_seen_a_class_finds_it_unlikely():
     X = np.random.default_rng(0).normal(size=(60, 2))
     learner = LogisticRegression().fit(X, np.where(X[:, 0] > 0, 2, 0))
-    made = LearnerModel(learner, 3)(torch.as_tensor(X)).exp().numpy()
-    assert (made[:, 1] < 2e-4).all()
-    assert (made.argmax(1) == learner.predict(X)).all()
+    chances = LearnerModel(learner, 3)(torch.as_tensor(X)).exp().numpy()
+    assert (chances[:, 1] < 2e-4).all()
+    assert (chances.argmax(1) == learner.predict(X)).all()
 
 
 def test_an_empty_model_of_the_same_sizes_takes_the_tensors(x):

@@ -33,9 +33,9 @@ def test_a_forest_predicts_the_same_as_a_module(kind, k, table):
     forest = kind(7, min_samples_leaf=2, random_state=0).fit(X, q)
     trees = TreeEnsemble.from_forest(forest)
     for rows in (X, new, new[:1], new[:0]):
-        made = trees(torch.as_tensor(rows)).exp().detach().numpy()
+        chances = trees(torch.as_tensor(rows)).exp().detach().numpy()
         expected = scaled(forest.predict(rows)) if len(rows) else np.empty((0, k))
-        np.testing.assert_allclose(made, expected, atol=1e-12)
+        np.testing.assert_allclose(chances, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -45,25 +45,25 @@ def test_boosted_trees_predict_the_same_as_a_module(k, table):
     model = HistGradientBoostingClassifier(max_iter=9, max_leaf_nodes=7, random_state=0)
     model.fit(X.astype(float), y)
     trees = TreeEnsemble.from_boosting(model, k)
-    made = trees(torch.as_tensor(new)).exp().detach().numpy()
-    np.testing.assert_allclose(made, scaled(model.predict_proba(new.astype(float))), atol=1e-9)
+    chances = trees(torch.as_tensor(new)).exp().detach().numpy()
+    np.testing.assert_allclose(chances, scaled(model.predict_proba(new.astype(float))), atol=1e-9)
 
 
 def test_a_class_that_boosted_trees_have_not_seen_is_unlikely(table):
     X, new = table
     y = np.where(X[:, 0] > 0, 3, 1)
     model = HistGradientBoostingClassifier(max_iter=5, random_state=0).fit(X.astype(float), y)
-    made = TreeEnsemble.from_boosting(model, 5)(torch.as_tensor(new)).exp().detach().numpy()
-    assert (made[:, [0, 2, 4]] < 2e-4).all()
-    np.testing.assert_allclose(made.sum(1), 1)
-    assert (made.argmax(1) == model.predict(new.astype(float))).all()
+    chances = TreeEnsemble.from_boosting(model, 5)(torch.as_tensor(new)).exp().detach().numpy()
+    assert (chances[:, [0, 2, 4]] < 2e-4).all()
+    np.testing.assert_allclose(chances.sum(1), 1)
+    assert (chances.argmax(1) == model.predict(new.astype(float))).all()
 
 
 def test_a_tree_of_one_leaf_predicts_its_value(table):
     X, new = table
     forest = RandomForestRegressor(2, random_state=0).fit(X, np.tile([0.3, 0.7], (N, 1)))
-    made = TreeEnsemble.from_forest(forest)(torch.as_tensor(new)).exp().detach().numpy()
-    np.testing.assert_allclose(made, np.tile([0.3, 0.7], (200, 1)), atol=1e-9)
+    chances = TreeEnsemble.from_forest(forest)(torch.as_tensor(new)).exp().detach().numpy()
+    np.testing.assert_allclose(chances, np.tile([0.3, 0.7], (200, 1)), atol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -231,16 +231,16 @@ def measure(
         # with those that they change.
         kinds = [(run.batch_divisor, change in CHANGED) for change, run in planned]
         for kind in sorted(set(kinds)):
-            part = [i for i, own in enumerate(kinds) if own == kind]
+            part = [i for i, size in enumerate(kinds) if size == kind]
             fits = fit_many(
                 [jobs[i] for i in part], precision=record["precision"], test_every=10_000
             )
             for i, fit in zip(part, fits, strict=True):
                 change, run = planned[i]
-                found = {change: fit.history["test_error"][-1]}
+                result = {change: fit.history["test_error"][-1]}
                 if change == PLAIN:
-                    found[TRAINING_MODE] = training_mode_error(fit, jobs[i])
-                for name, error in found.items():
+                    result[TRAINING_MODE] = training_mode_error(fit, jobs[i])
+                for name, error in result.items():
                     row = [dataset, run.setting, run.method, name, round(100 * float(error), 3)]
                     record["rows"].append(row)
             yield record

@@ -104,9 +104,9 @@ def measure_case(
     hits, widths = np.zeros(4), np.zeros(4)
     for predictions in np.stack(parts, axis=1):
         core = Core(predictions, priors, BagSample.of(priors, sizes, sampling), inverse=inverse)
-        found = [core.overall(OVERALL_METRICS[name], z) for name in ("accuracy", "macro_f1")]
-        found += [core.of_class("recall", c, core.raw[c, c], recall, z) for c in chosen]
-        for i, (estimate, true) in enumerate(zip(found, truth, strict=True)):
+        result = [core.overall(OVERALL_METRICS[name], z) for name in ("accuracy", "macro_f1")]
+        result += [core.of_class("recall", c, core.raw[c, c], recall, z) for c in chosen]
+        for i, (estimate, true) in enumerate(zip(result, truth, strict=True)):
             hits[i] += estimate.low - 1e-12 <= true <= estimate.high + 1e-12
             widths[i] += estimate.high - estimate.low
     share, width = hits / repeats, widths / repeats
@@ -157,7 +157,7 @@ def table(record: dict[str, Any]) -> str:
         f"Coverage in percent of {record['level']:.0%} intervals over {record['repeats']:,} "
         f"repeats, {record['date']}; in brackets the mean width in points.",
         "",
-        "| M, K | condition | rows a bag | true accuracy | sampling | accuracy | macro F1 "
+        "| M, K | condition | rows per bag | true accuracy | sampling | accuracy | macro F1 "
         "| recall of two classes |",
         "|---|---|---|---|---|---|---|---|",
     ]

@@ -107,9 +107,9 @@ def cases() -> dict[str, Inspection]:
 def case_table() -> str:
     """Markdown: the verdict of every case, and its first reason or note."""
     lines = ["| case | verdict | first reason |", "|---|---|---|"]
-    for name, found in cases().items():
-        first = found.reasons[0] if found.reasons else "none"
-        lines.append(f"| {name} | {found.verdict} | {first} |")
+    for name, result in cases().items():
+        first = result.reasons[0] if result.reasons else "none"
+        lines.append(f"| {name} | {result.verdict} | {first} |")
     return "\n".join(lines)
 
 
@@ -148,9 +148,9 @@ def noisy_rate(repeats: int, *, told: bool, seed: int = 0) -> float:
 
     def run(rng: np.random.Generator) -> float:
         X, bag = problem.draw(true, 1000, rng)
-        given = rng.multinomial(SURVEY, true) / SURVEY
-        errors = np.sqrt(given * (1 - given) / SURVEY)
-        return alike_test(X, bag, given, prior_errors=errors if told else None).p_value
+        shares = rng.multinomial(SURVEY, true) / SURVEY
+        errors = np.sqrt(shares * (1 - shares) / SURVEY)
+        return alike_test(X, bag, shares, prior_errors=errors if told else None).p_value
 
     return alarms(repeats, run, seed)
 
@@ -175,7 +175,10 @@ def false_alarm_table(repeats: int) -> str:
 def power_table(repeats: int) -> str:
     """Markdown: alarms where a third of the bags is shifted, in percent."""
     heads = " | ".join(f"shift {shift:g}" for shift in SHIFTS)
-    lines = [f"| M, K | rows a bag | features | {heads} |", "|---|---|---|" + "---|" * len(SHIFTS)]
+    lines = [
+        f"| M, K | rows per bag | features | {heads} |",
+        "|---|---|---|" + "---|" * len(SHIFTS),
+    ]
     for shape in SHAPES:
         for size in (60, 300):
             for skewed in (False, True):

@@ -49,8 +49,8 @@ def measure(trials: int = 1, rows: int = 60_000) -> Iterator[dict[str, Any]]:
         for run, job, fit in zip(runs, jobs, fit_many(jobs, test_every=1000), strict=True):
             fit.raise_if_diverged()
             error = round(float(fit.history["test_error"][-1]), 5)
-            made = {"rows": job.bags.n_rows, "chosen": fit.method, "error": error}
-            record["runs"].append(run | made | {"why": fit.stop_reason})
+            facts = {"rows": job.bags.n_rows, "chosen": fit.method, "error": error}
+            record["runs"].append(run | facts | {"why": fit.stop_reason})
         yield record
 
 
@@ -85,8 +85,8 @@ def table(record: dict[str, Any]) -> str:
     ]
 
     def error(size: int, method: str) -> str:
-        own = [r["error"] for r in runs if (r["size"], r["method"]) == (size, method)]
-        return f"{100 * np.mean(own):.1f}"
+        errors = [r["error"] for r in runs if (r["size"], r["method"]) == (size, method)]
+        return f"{100 * np.mean(errors):.1f}"
 
     for size in SIZES:
         first = next(r for r in runs if r["size"] == size and r["method"] == "auto")

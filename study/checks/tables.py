@@ -52,9 +52,9 @@ def draw(X: Any, y: Any, trial: int) -> tuple[unbag.Bags, Any, Any]:
     order = np.random.default_rng(trial).permutation(len(y))
     train, test = np.split(order, [int(0.7 * len(y))])
     theta = asymmetric(int(y.max()) + 1, random_state=trial)
-    there = np.bincount(y[train], minlength=theta.shape[1])
+    available = np.bincount(y[train], minlength=theta.shape[1])
     # Counts are rounded up at most by one row of a class.
-    sizes = np.minimum(((there - 1) / theta).min(1), len(train) / len(theta)).astype(int)
+    sizes = np.minimum(((available - 1) / theta).min(1), len(train) / len(theta)).astype(int)
     bags = unbag.make_bags(X[train], y[train], theta, sizes=sizes, random_state=trial)
     return bags, X[test], y[test]
 
@@ -101,15 +101,15 @@ def table(record: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name in dict.fromkeys(run["table"] for run in record["runs"]):
-        own = [run for run in record["runs"] if run["table"] == name]
+        runs_here = [run for run in record["runs"] if run["table"] == name]
         errors = {
-            label: 100 * np.mean([r["error"] for r in own if r["method"] == label])
+            label: 100 * np.mean([r["error"] for r in runs_here if r["method"] == label])
             for label in METHODS
         }
         bar = 1.5 * errors["supervised"] + 4
-        seconds = max(run["seconds"] for run in own if run["method"] == "auto")
+        seconds = max(run["seconds"] for run in runs_here if run["method"] == "auto")
         numbers = (errors["supervised"], bar, errors["auto"], errors["u-prr"])
-        first = own[0]
+        first = runs_here[0]
         cells = [name, f"{first['rows']:,}", str(first["features"]), str(first["classes"])]
         cells += [*(f"{n:.1f}" for n in numbers), f"{seconds:.0f}"]
         lines.append(f"| {' | '.join(cells)} |")

@@ -43,11 +43,11 @@ def measure_one(dataset: str, setting: str, trials: int) -> dict[str, Any]:
 
     def scores(search: Any, candidates: Any, share: float, verbose: bool) -> Any:
         scored.clear()
-        made = inner(search, candidates, share, verbose)
+        tuned = inner(search, candidates, share, verbose)
         # A shortened first try of a trial is no model that could be chosen.
         if share == 1:
             true_errors.extend(scored)
-        return made
+        return tuned
 
     scored: list[float] = []
     inner = tuning._Search._scores

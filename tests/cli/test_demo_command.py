@@ -90,9 +90,9 @@ def test_demo_and_lists_speak_json(tmp_path, monkeypatch):
     options.write_text(f'output = "{tmp_path / "plot.png"}"\n')
     result = run("demo", "--json", "--config", str(options))
     assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    assert found["methods"][0]["label_free_error"] == 0.25
-    assert found["plot"] == str(tmp_path / "plot.png")
+    actual = json.loads(result.stdout)
+    assert actual["methods"][0]["label_free_error"] == 0.25
+    assert actual["plot"] == str(tmp_path / "plot.png")
     files = json.loads(run("demo", "--json", "--files", str(tmp_path / "f")).stdout)["files"]
     assert len(files) == 4
     listed = json.loads(run("datasets", "list", "--folder", str(tmp_path), "--json").stdout)

@@ -72,9 +72,9 @@ def test_every_option_of_fit_reaches_the_model(folder):
         "--validation-share 0.3 --evaluation-share 0.25 --calibrate --sampling exact --level 0.9 "
         "--precision float64 --title Title --seed 4 --device cpu"
     )
-    made = as_json(command)
-    assert made["model"] == "new"
-    assert made["evaluation"]["level"] == 0.9
+    printed = as_json(command)
+    assert printed["model"] == "new"
+    assert printed["evaluation"]["level"] == 0.9
     clf = unbag.load_model("new")
     settings = {
         "method": UPRR(alpha=0.4, ascent_scale=2.0),
@@ -96,12 +96,12 @@ def test_every_option_of_fit_reaches_the_model(folder):
     np.testing.assert_allclose(clf.test_prior_, [0.4, 0.6])
     assert clf.encoding_.columns == ("age", "city")
     assert clf.calibration_ is not None
-    assert made["evaluation"]["n_rows"] == pytest.approx(90, abs=2)
+    assert printed["evaluation"]["n_rows"] == pytest.approx(90, abs=2)
     report = json.loads((folder / "new" / "report.json").read_text())
     assert report["title"] == "Title"
     # What the folder keeps is enough to make it again, and the command line has the last word.
     again = as_json("fit --config new/config.toml --output again")
-    assert again["evaluation"] == made["evaluation"]
+    assert again["evaluation"] == printed["evaluation"]
     first, second = content(folder / "new"), content(folder / "again")
     assert first["model.safetensors"] == second["model.safetensors"]
     assert as_json("fit --config new/config.toml --output third --epochs 1")["epochs"] == 1
@@ -129,14 +129,14 @@ def test_images_and_arrays(folder):
 
 
 def test_every_option_of_tune(folder):
-    made = as_json(
+    printed = as_json(
         f"tune {GIVEN} --output new --columns age --leave-out id --trials 2 --scoring likelihood "
         "--method u-prr --set alpha=0.4 "
         "--storage sqlite:///t.db --at-once 2 --test-prior yes=0.5,no=0.5 --model mlp --depth 2 "
         "--width 8 --epochs 2 --batch-size 60 --validation-share 0.3 --evaluation-share 0.3 "
         "--sampling exact --level 0.9 --precision float32 --title T --seed 1 --device cpu"
     )
-    assert made["trials"] == 2
+    assert printed["trials"] == 2
     assert (folder / "t.db").is_file()
     result = done(f"tune {GIVEN} --output new --overwrite --trials 1 {SMALL}")
     assert "Best of 1 trial: the settings as they were given." in result.stdout
@@ -146,11 +146,11 @@ def test_every_option_of_tune(folder):
 
 
 def test_every_option_of_inspect(folder):
-    found = as_json(
+    printed = as_json(
         f"inspect {GIVEN} --columns age --columns city --sampling exact --level 0.9 --seed 3"
     )
-    assert found["level"] == 0.9
-    assert found["features"][0] == "age"
+    assert printed["level"] == 0.9
+    assert printed["features"][0] == "age"
     assert "verdict: " in done(f"inspect {GIVEN} --leave-out age").stdout
     (folder / "c.toml").write_text("bag = 'district'\npriors = 'shares.csv'\n")
     assert "verdict: " in done("inspect rows.csv --config c.toml").stdout
@@ -159,13 +159,13 @@ def test_every_option_of_inspect(folder):
 def test_json_has_no_infinite_numbers(folder):
     same = "district,yes,no\nnorth,0.5,0.5\nsouth,0.5,0.5\nwest,0.5,0.5\n"
     (folder / "shares.csv").write_text(same)
-    found = done(f"inspect {GIVEN} --json").stdout
-    assert json.loads(found, parse_constant=no_constant)["verdict"] == "stop"
+    result = done(f"inspect {GIVEN} --json").stdout
+    assert json.loads(result, parse_constant=no_constant)["verdict"] == "stop"
     # A method that needs no rank trains all the same, and the evaluation says why there is none.
-    made = done(
+    shown = done(
         f"fit {GIVEN} {SMALL} --method prop --validation-share 0 --output new --json"
     ).stdout
-    parsed = json.loads(made, parse_constant=no_constant)
+    parsed = json.loads(shown, parse_constant=no_constant)
     assert parsed["evaluation"] is None
     assert any("do not allow an evaluation" in text for text in parsed["warnings"])
     json.loads((folder / "new" / "report.json").read_text(), parse_constant=no_constant)
@@ -176,9 +176,9 @@ def test_every_option_of_evaluate(folder):
         "--bag district --priors shares.csv --report page.html --sampling exact --level 0.9 "
         "--title T --device cpu"
     )
-    found = as_json(f"evaluate model other.parquet {options}")
-    assert found["report"] == "page.html"
-    assert found["evaluation"]["level"] == 0.9
+    printed = as_json(f"evaluate model other.parquet {options}")
+    assert printed["report"] == "page.html"
+    assert printed["evaluation"]["level"] == 0.9
     assert json.loads((folder / "page.json").read_text())["title"] == "T"
     assert run(f"evaluate model other.parquet {options}").exit_code == 1
     done(f"evaluate model other.parquet {options} --overwrite")
@@ -188,9 +188,9 @@ def test_every_option_of_evaluate(folder):
 def test_every_option_of_predict(folder):
     (folder / "c.toml").write_text("key = ['id']\nprobabilities = false\n")
     options = "--prior yes=0.4,no=0.6 --device cpu --output p.csv"
-    made = as_json(f"predict model other.parquet --config c.toml {options}")
-    assert made["rows"] == 360
-    assert sum(made["shares"].values()) == pytest.approx(1)
+    printed = as_json(f"predict model other.parquet --config c.toml {options}")
+    assert printed["rows"] == 360
+    assert sum(printed["shares"].values()) == pytest.approx(1)
     assert pa.csv.read_csv("p.csv").column_names == ["id", "class"]
     again = f"predict model other.parquet --config c.toml {options} --overwrite --probabilities"
     assert "Predicted 360 rows." in done(again).stdout
@@ -215,8 +215,8 @@ def test_names_that_try_to_steer_the_terminal(folder):
     shares = pa.table({"district": ["north", "south", "west"], names[0]: [0.8, 0.3, 0.5]})
     shares = shares.append_column(names[1], pa.array([0.2, 0.7, 0.5]))
     pa.parquet.write_table(shares, "shares.parquet")
-    given = GIVEN.replace(".csv", ".parquet")
-    result = done(f"fit {given} {SMALL} --output [red]")
+    options = GIVEN.replace(".csv", ".parquet")
+    result = done(f"fit {options} {SMALL} --output [red]")
     assert "Model:  [red]" in result.stdout
     shown = done("predict [red] other.parquet --output p.parquet").output
     assert "[bold]yes[/bold] :smile:" in shown
@@ -230,11 +230,11 @@ def test_a_terminal_without_unicode(monkeypatch):
         encoding = "ascii"
 
     with monkeypatch.context() as patched:
-        said = []
+        printed = []
         patched.setattr(common.sys, "stdout", Narrow())
-        patched.setattr(common.typer, "echo", said.append)
+        patched.setattr(common.typer, "echo", printed.append)
         common.say("± 3 🐄")
-    assert said == ["\\xb1 3 \\U0001f404"]
+    assert printed == ["\\xb1 3 \\U0001f404"]
 
 
 @pytest.mark.usefixtures("folder")

@@ -137,9 +137,9 @@ def test_a_missing_dataset_is_told_with_the_remedy(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(InvalidInputError, match=r"with `unbag datasets fetch mnist`, or .*folder="):
         load("mnist")
-    there = tmp_path / "my data"
-    with pytest.raises(InvalidInputError, match=rf"fetch usps --folder '{there}'`, or "):
-        load("usps", there)
+    place = tmp_path / "my data"
+    with pytest.raises(InvalidInputError, match=rf"fetch usps --folder '{place}'`, or "):
+        load("usps", place)
     with pytest.raises(InvalidInputError, match=r"name must be one of 'pendigits', .*got 'svhn'"):
         load("svhn", tmp_path)
     (tmp_path / "file").write_bytes(b"")

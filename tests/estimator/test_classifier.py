@@ -155,12 +155,12 @@ def search(priors, X, ids, n_jobs=None):
 
 def test_grid_search_tunes_without_labels(data):
     X, ids, y = data
-    found = search(TABLE, X, ids)
-    assert found.best_params_ == {"unbagclassifier__learning_rate": 0.3}
-    assert accuracy_score(np.array(CLASSES)[y], found.predict(X)) > 0.6
+    result = search(TABLE, X, ids)
+    assert result.best_params_ == {"unbagclassifier__learning_rate": 0.3}
+    assert accuracy_score(np.array(CLASSES)[y], result.predict(X)) > 0.6
     shuffled = search(TABLE.loc[["east", "north", "south"]], X, ids)
     np.testing.assert_allclose(
-        shuffled.cv_results_["mean_test_score"], found.cv_results_["mean_test_score"], atol=1e-3
+        shuffled.cv_results_["mean_test_score"], result.cv_results_["mean_test_score"], atol=1e-3
     )
 
 
@@ -168,10 +168,10 @@ def test_grid_search_in_processes(data):
     X, ids, _ = data
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="joblib")
-        there = search(TABLE, X, ids, n_jobs=2)
+        parallel = search(TABLE, X, ids, n_jobs=2)
     here = search(TABLE, X, ids)
     for name in ("split0_test_score", "split2_test_score"):
-        np.testing.assert_allclose(there.cv_results_[name], here.cv_results_[name], atol=1e-6)
+        np.testing.assert_allclose(parallel.cv_results_[name], here.cv_results_[name], atol=1e-6)
 
 
 def test_probabilities_under_another_prior(data):
@@ -256,18 +256,18 @@ def test_settings_reach_their_method(data):
         ("u-prr", "ascent_scale", 0.1),
         ("u-flood", "flood_level", 5.0),
     ]:
-        given = get_method(method, **{name: value})
-        changed = objective(method=given)
+        originals = get_method(method, **{name: value})
+        changed = objective(method=originals)
         assert not np.allclose(objective(method=method), changed)
         clf = make(method=method).set_params(**{f"method__{name}": value})
-        assert clf.method == given
+        assert clf.method == originals
         np.testing.assert_array_equal(clf.fit(X, ids).history_["objective"], changed)
 
 
 def test_the_defaults():
-    given = UnbagClassifier().get_params()
+    parameters = UnbagClassifier().get_params()
     none = ("priors", "test_prior", "epochs", "batch_size", "learning_rate", "weight_decay")
-    assert given == {
+    assert parameters == {
         **dict.fromkeys((*none, "checkpoint", "random_state")),
         "method": "auto",
         "loss": "cross-entropy",
@@ -325,8 +325,8 @@ def test_a_classifier_with_a_method_object_is_cloned_and_pickled(data):
 def test_searches_and_pipelines_reach_the_settings_of_the_method(data):
     X, ids, _ = data
     clf = make(method="crossfit", model="linear", epochs=1)
-    found = GridSearchCV(clf, {"method__rounds": [0, 1]}, cv=2, error_score="raise").fit(X, ids)
-    assert found.best_estimator_.settings_["rounds"] == found.best_params_["method__rounds"]
+    result = GridSearchCV(clf, {"method__rounds": [0, 1]}, cv=2, error_score="raise").fit(X, ids)
+    assert result.best_estimator_.settings_["rounds"] == result.best_params_["method__rounds"]
     assert clf.method == "crossfit"
     pipeline = Pipeline([("scale", StandardScaler()), ("clf", make(method="u-prr", epochs=1))])
     pipeline.set_params(clf__method__alpha=0.25).fit(X, ids)
@@ -581,12 +581,12 @@ def test_own_modules(data):
 
 def test_an_own_loss(data):
     X, ids, _ = data
-    own = make(method="auto", loss=lambda logits: -torch.log_softmax(logits, -1)).fit(X, ids)
-    assert own.method_ == "u-prr"  # likelihoods have no other loss
+    clf = make(method="auto", loss=lambda logits: -torch.log_softmax(logits, -1)).fit(X, ids)
+    assert clf.method_ == "u-prr"  # likelihoods have no other loss
     plain = make(method="u-prr").fit(X, ids)
-    np.testing.assert_allclose(own.predict_proba(X), plain.predict_proba(X), atol=1e-6)
+    np.testing.assert_allclose(clf.predict_proba(X), plain.predict_proba(X), atol=1e-6)
     other = make(method="u-prr", loss="generalized-cross-entropy").fit(X, ids)
-    assert not np.allclose(own.predict_proba(X), other.predict_proba(X))
+    assert not np.allclose(clf.predict_proba(X), other.predict_proba(X))
 
 
 @pytest.mark.parametrize(

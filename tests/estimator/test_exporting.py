@@ -103,17 +103,17 @@ def test_metadata(tmp_path):
     table = unbag.ClassPriors(list(THETA.values()), THETA, ["no", "yes", "maybe"])
     clf = fitted(pd.DataFrame(X, columns=list("wxyz")), priors=table)
     path = export_onnx(clf, tmp_path / "plain.onnx")
-    found = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
-    assert found["format"] == "unbag-onnx-1"
-    assert json.loads(found["classes"]) == {"kind": "str", "values": ["no", "yes", "maybe"]}
-    assert json.loads(found["feature_names"]) == ["w", "x", "y", "z"]
-    assert json.loads(found["test_prior"]) == clf.test_prior_.tolist()
-    assert "encoding" not in found
+    result = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
+    assert result["format"] == "unbag-onnx-1"
+    assert json.loads(result["classes"]) == {"kind": "str", "values": ["no", "yes", "maybe"]}
+    assert json.loads(result["feature_names"]) == ["w", "x", "y", "z"]
+    assert json.loads(result["test_prior"]) == clf.test_prior_.tolist()
+    assert "encoding" not in result
     clf.encoding_ = Encoding()
     path = export_onnx(clf, tmp_path / "encoded.onnx")
-    found = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
-    assert json.loads(found["encoding"])["columns"] == ["w", "x", "y", "z"]
-    assert json.loads(found["feature_names"])[3] == "z=ü"
+    result = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
+    assert json.loads(result["encoding"])["columns"] == ["w", "x", "y", "z"]
+    assert json.loads(result["feature_names"])[3] == "z=ü"
 
 
 def test_a_loaded_model(tmp_path):
@@ -173,9 +173,9 @@ def test_paths(tmp_path, name):
 
 def test_the_graph_needs_no_recent_runtime(tmp_path):
     for model in ("mlp", nn.Linear(4, 3)):
-        made = onnx.load(export_onnx(fitted(model=model), tmp_path / "model.onnx"))
-        assert made.ir_version == 8
-        assert [(o.domain, o.version) for o in made.opset_import] == [("", 17)]
+        exported = onnx.load(export_onnx(fitted(model=model), tmp_path / "model.onnx"))
+        assert exported.ir_version == 8
+        assert [(o.domain, o.version) for o in exported.opset_import] == [("", 17)]
 
 
 def test_without_onnx(tmp_path, monkeypatch):

@@ -19,8 +19,8 @@ class Population:
 
     def importance(self, test_prior):
         """Weights of rows under which classes have the shares of a test prior."""
-        own = np.bincount(self.label, minlength=len(test_prior)) / len(self.label)
-        return (np.asarray(test_prior) / own)[self.label]
+        counts = np.bincount(self.label, minlength=len(test_prior)) / len(self.label)
+        return (np.asarray(test_prior) / counts)[self.label]
 
 
 def exact_population(class_counts, confusion, parts=20):

@@ -140,8 +140,8 @@ def test_scikit_learn_s_classifiers_with_columns_in_another_order():
     truth = (model.predict(X) == Y).mean()
     assert report.accuracy.low < truth < report.accuracy.high
     log_loss = report.probabilities.log_loss
-    own = model.predict_proba(X)[np.arange(len(Y)), np.searchsorted(model.classes_, Y)]
-    assert log_loss.low < -np.log(own).mean() < log_loss.high
+    chance = model.predict_proba(X)[np.arange(len(Y)), np.searchsorted(model.classes_, Y)]
+    assert log_loss.low < -np.log(chance).mean() < log_loss.high
     assert log_loss < 0.6  # columns mixed up would give several units
 
 
@@ -227,8 +227,8 @@ class TestRepeatedRows:
 
     def test_they_are_recognised(self, fitted):
         report = evaluate(fitted, X[self.again], self.bags)
-        given = evaluate(fitted, X[self.again], self.bags, row_ids=self.again)
-        assert report.design_effect == pytest.approx(given.design_effect)
+        by_ids = evaluate(fitted, X[self.again], self.bags, row_ids=self.again)
+        assert report.design_effect == pytest.approx(by_ids.design_effect)
         assert report.design_effect > 1.9
         none = evaluate(fitted, X[self.again], self.bags, row_ids=None)
         assert none.design_effect == 1
@@ -238,8 +238,8 @@ class TestRepeatedRows:
     def test_a_single_pair_is_recognised(self, fitted):
         bags = np.append(BAGS, BAGS[0])
         report = evaluate(fitted, np.vstack([X, X[:1]]), bags)
-        given = evaluate(fitted, np.vstack([X, X[:1]]), bags, row_ids=[*range(1600), 0])
-        assert report.design_effect == given.design_effect > 1
+        by_ids = evaluate(fitted, np.vstack([X, X[:1]]), bags, row_ids=[*range(1600), 0])
+        assert report.design_effect == by_ids.design_effect > 1
 
     def test_distinct_rows_have_no_effect(self, fitted):
         assert evaluate(fitted, X, BAGS).design_effect == 1.0
@@ -258,14 +258,14 @@ class TestPartsOfExactBags:
         for rows in (part, part.take(np.argsort(part.bag_index, kind="stable")), part.present()):
             report = evaluate(fitted, rows, sampling="exact")
             np.testing.assert_allclose(report.held_out_share, 0.25)
-        told = evaluate(fitted, part, sampling="exact", held_out_share=0.25)
-        assert told.interval == report.interval
+        with_share = evaluate(fitted, part, sampling="exact", held_out_share=0.25)
+        assert with_share.interval == report.interval
         free, whole = (
             evaluate(fitted, part),
             evaluate(fitted, part, sampling="exact", held_out_share=1),
         )
         assert free.held_out_share is None
-        assert self.width(whole) < self.width(told) < self.width(free)
+        assert self.width(whole) < self.width(with_share) < self.width(free)
         np.testing.assert_array_equal(
             evaluate(fitted, bags, sampling="exact").held_out_share, np.ones(4)
         )

@@ -21,8 +21,8 @@ BY_CLASS = ("recall", "precision", "f1", "predicted_share")
 
 
 def all_estimates(report):
-    found = [getattr(report, name) for name in OVERALL]
-    return found + [estimate for name in BY_CLASS for estimate in getattr(report, name)]
+    result = [getattr(report, name) for name in OVERALL]
+    return result + [estimate for name in BY_CLASS for estimate in getattr(report, name)]
 
 
 def width(estimate):
@@ -266,8 +266,8 @@ def test_the_pattern_is_the_estimate_where_much_is_known():
     theta, counts = non_square(3, 0), np.full(6, 1e7)
     confusion = np.array([[0.7, 0.2, 0.1], [0.05, 0.9, 0.05], [0.3, 0.1, 0.6]])
     predicted = counts @ theta @ confusion / counts.sum()
-    found = error_pattern(confusion, theta, counts, predicted, np.linalg.pinv(theta))
-    np.testing.assert_allclose(found, confusion, atol=1e-3)
+    result = error_pattern(confusion, theta, counts, predicted, np.linalg.pinv(theta))
+    np.testing.assert_allclose(result, confusion, atol=1e-3)
 
 
 def test_the_pattern_errs_alike_everywhere_where_nothing_is_known():
@@ -275,13 +275,13 @@ def test_the_pattern_errs_alike_everywhere_where_nothing_is_known():
     theta, counts = symmetric(3, a=0.001), np.full(3, 30.0)
     raw = np.array([[0.7, 0.3, 0.0], [0.0, 0.7, 0.3], [0.3, 0.0, 0.7]])
     predicted = np.array([0.5, 0.3, 0.2])
-    found = error_pattern(raw, theta, counts, predicted, np.linalg.inv(theta))
-    np.testing.assert_allclose(np.diag(found), 0.7, atol=1e-3)
+    result = error_pattern(raw, theta, counts, predicted, np.linalg.inv(theta))
+    np.testing.assert_allclose(np.diag(result), 0.7, atol=1e-3)
     smooth = (predicted + 0.2 / 3) / 1.2
     odds = smooth / (1 - smooth)
     for y in range(3):
         off = np.delete(odds, y)
-        np.testing.assert_allclose(np.delete(found[y], y), 0.3 * off / off.sum(), atol=1e-3)
+        np.testing.assert_allclose(np.delete(result[y], y), 0.3 * off / off.sum(), atol=1e-3)
 
 
 class TestRepeatedRows:
@@ -319,14 +319,14 @@ class TestRepeatedRows:
         rng = np.random.default_rng(0)
 
         def spread(draws):
-            found = []
+            result = []
             for take in draws:
                 table = np.zeros((3, 3))
                 np.add.at(table, (bag[take], self.predicted[take]), 1)
                 shares = table / table.sum(1, keepdims=True)
                 confusion = np.linalg.inv(self.theta) @ shares
-                found.append(report.test_prior @ np.diag(confusion))
-            return np.var(found)
+                result.append(report.test_prior @ np.diag(confusion))
+            return np.var(result)
 
         records = [rng.integers(0, self.n, self.n) for _ in range(1500)]
         clustered = spread([np.r_[take, take + self.n] for take in records])

@@ -16,9 +16,9 @@ def by_loop(chances, bags, theta, output=None):
     output = pooled if output is None else output
     total = 0.0
     for eta, m in zip(chances, bags, strict=True):
-        own = sum(theta[m, j] * eta[j] / output[j] for j in range(k))
+        expected_share = sum(theta[m, j] * eta[j] / output[j] for j in range(k))
         every = sum(pooled[j] * eta[j] / output[j] for j in range(k))
-        total -= np.log(sizes[m] / n * own / every)
+        total -= np.log(sizes[m] / n * expected_share / every)
     return total / n
 
 
@@ -45,9 +45,9 @@ def test_against_a_loop(output):
     bag = rng.choice(6, 60, p=[0.3, 0.1, 0.0, 0.2, 0.2, 0.2])  # bag 2 has no rows
     chances = rng.dirichlet(np.ones(3), 60)
     expected = by_loop(chances, bag, theta, output)
-    found = bag_log_loss(chances, bag, priors=theta, output_prior=output)
-    assert found == pytest.approx(expected, rel=1e-10)
-    assert found > 0
+    result = bag_log_loss(chances, bag, priors=theta, output_prior=output)
+    assert result == pytest.approx(expected, rel=1e-10)
+    assert result > 0
 
 
 def test_pure_bags_give_cross_entropy():
@@ -65,15 +65,15 @@ def test_ids_are_matched_by_name():
     priors = ClassPriors(theta, names, ["x", "y", "z"])
     expected = bag_log_loss(chances, bag, priors=theta, output_prior=[0.2, 0.5, 0.3])
     keyed = {"z": 0.3, "x": 0.2, "y": 0.5}
-    found = bag_log_loss(chances, names[bag], priors=priors, output_prior=keyed)
-    assert found == pytest.approx(expected)
+    result = bag_log_loss(chances, names[bag], priors=priors, output_prior=keyed)
+    assert result == pytest.approx(expected)
 
 
 def test_probabilities_of_zero_and_classes_without_rows():
     chances = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     theta = [[0.5, 0.5, 0.0], [0.1, 0.9, 0.0]]  # nobody is of the third class
-    found = bag_log_loss(chances, [0, 1, 1], priors=theta)
-    assert np.isfinite(found)
+    result = bag_log_loss(chances, [0, 1, 1], priors=theta)
+    assert np.isfinite(result)
     fitted = calibrate(chances, [0, 1, 1], priors=theta)
     assert np.isfinite([fitted.temperature, *fitted.biases]).all()
 
@@ -105,8 +105,8 @@ def test_another_output_prior_is_the_same_model():
     moved = chances * output / theta.mean(0)
     moved /= moved.sum(1, keepdims=True)
     expected = bag_log_loss(chances, bag, priors=theta)
-    found = bag_log_loss(moved, bag, priors=theta, output_prior=output)
-    assert found == pytest.approx(expected, rel=1e-9)
+    result = bag_log_loss(moved, bag, priors=theta, output_prior=output)
+    assert result == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("function", [bag_log_loss, calibrate])
@@ -147,5 +147,5 @@ def test_a_class_that_the_output_prior_excludes_is_impossible():
     ratio = eta[:, :2] / output[:2]
     pooled = np.array([1 / 3, 2 / 3]) @ theta[:, :2]
     chance = (theta[bag, :2] * ratio).sum(1) / (ratio @ pooled) * np.array([1, 2, 2]) / 3
-    found = bag_log_loss(eta, bag, priors=theta, output_prior=output)
-    assert found == pytest.approx(-np.log(chance).mean())
+    result = bag_log_loss(eta, bag, priors=theta, output_prior=output)
+    assert result == pytest.approx(-np.log(chance).mean())

@@ -40,17 +40,17 @@ def test_exact_bags_give_the_numbers_with_labels(k, m, other_prior):
     pi = np.arange(1, k + 1) / np.arange(1, k + 1).sum() if other_prior else None
     weight = importance(label, pi) if other_prior else None
     report = evaluate_predictions(None, bag, priors=priors, test_prior=pi, probabilities=chances)
-    found = report.probabilities
+    result = report.probabilities
     log_loss = sk.log_loss(label, chances, sample_weight=weight)
-    assert found.log_loss == pytest.approx(log_loss, abs=1e-9)
+    assert result.log_loss == pytest.approx(log_loss, abs=1e-9)
     brier = np.average(((chances - np.eye(k)[label]) ** 2).sum(1), weights=weight)
-    assert found.brier == pytest.approx(brier, abs=1e-9)
-    for estimate in (found.log_loss, found.brier):
+    assert result.brier == pytest.approx(brier, abs=1e-9)
+    for estimate in (result.log_loss, result.brier):
         assert estimate.low < estimate < estimate.high
     accuracy = sk.accuracy_score(label, chances.argmax(1), sample_weight=weight)
     if k == m:  # the predictions are exact in the same way
         assert report.accuracy == pytest.approx(accuracy, abs=1e-9)
-    assert (found.roc is None) == (k > 2)
+    assert (result.roc is None) == (k > 2)
 
 
 @pytest.mark.parametrize("m", [2, 5])
@@ -79,9 +79,11 @@ def test_pure_bags_give_the_supervised_numbers():
     label = rng.choice(2, 200, p=[0.3, 0.7])
     chances = rng.dirichlet([1, 1], 200).round(2)
     chances[:3] = [[0, 1], [1, 0], [1, 0]]
-    found = evaluate_predictions(None, label, priors=np.eye(2), probabilities=chances).probabilities
-    assert found.log_loss == pytest.approx(sk.log_loss(label, chances))
-    assert found.roc.auc == pytest.approx(sk.roc_auc_score(label, chances[:, 1]))
+    result = evaluate_predictions(
+        None, label, priors=np.eye(2), probabilities=chances
+    ).probabilities
+    assert result.log_loss == pytest.approx(sk.log_loss(label, chances))
+    assert result.roc.auc == pytest.approx(sk.roc_auc_score(label, chances[:, 1]))
 
 
 def draw(theta, n, rng):
@@ -109,8 +111,8 @@ def test_intervals_cover_the_truth():
         report = evaluate_predictions(
             None, bag, priors=theta, test_prior=pi, probabilities=chances
         ).probabilities
-        found = {"log_loss": report.log_loss, "brier": report.brier, "auc": report.roc.auc}
-        for name, estimate in found.items():
+        result = {"log_loss": report.log_loss, "brier": report.brier, "auc": report.roc.auc}
+        for name, estimate in result.items():
             hits[name].append(estimate.low <= truth[name] <= estimate.high)
             widths[name].append(estimate.high - estimate.low)
             values[name].append(float(estimate))

@@ -32,10 +32,10 @@ def test_pure_bags_give_the_plain_frequencies():
     rng = np.random.default_rng(0)
     bag, label, chances = draw(rng, np.array([300, 200, 100]), theta=np.eye(3))
     assert (bag == label).all()
-    found = reliability_diagram(chances, bag, priors=np.eye(3), n_bins=5)
+    result = reliability_diagram(chances, bag, priors=np.eye(3), n_bins=5)
     right = chances.argmax(1) == label
-    curves = [(found.overall, chances.max(1), right)]
-    curves += [(found.by_class[k], chances[:, k], label == k) for k in range(3)]
+    curves = [(result.overall, chances.max(1), right)]
+    curves += [(result.by_class[k], chances[:, k], label == k) for k in range(3)]
     for curve, values, true in curves:
         rows, mean, frequency = with_labels(values, true, 5)
         np.testing.assert_array_equal(curve.rows, rows)
@@ -48,10 +48,10 @@ def test_mixed_bags_give_the_frequencies_of_the_labels():
     rng = np.random.default_rng(1)
     sizes = np.array([40_000, 30_000, 50_000, 20_000])
     bag, label, chances = draw(rng, sizes)
-    found = reliability_diagram(chances, bag, priors=THETA)
+    result = reliability_diagram(chances, bag, priors=THETA)
     right = chances.argmax(1) == label
-    curves = [(found.overall, chances.max(1), right)]
-    curves += [(found.by_class[k], chances[:, k], label == k) for k in range(3)]
+    curves = [(result.overall, chances.max(1), right)]
+    curves += [(result.by_class[k], chances[:, k], label == k) for k in range(3)]
     off = []
     for curve, values, true in curves:
         rows, mean, frequency = with_labels(values, true, 10)
@@ -60,8 +60,8 @@ def test_mixed_bags_give_the_frequencies_of_the_labels():
         off += ((curve.frequency - frequency) / curve.error)[many].tolist()
     assert len(off) > 20
     assert np.max(np.abs(off)) < 4
-    top = found.overall.frequency[-1]
-    assert top + 5 * found.overall.error[-1] < found.overall.predicted[-1]  # too sure of itself
+    top = result.overall.frequency[-1]
+    assert top + 5 * result.overall.error[-1] < result.overall.predicted[-1]  # too sure of itself
 
 
 def test_standard_errors_are_the_spread_over_repeats():
@@ -70,8 +70,8 @@ def test_standard_errors_are_the_spread_over_repeats():
     runs = []
     for _ in range(300):
         bag, _, chances = draw(rng, sizes, sharpness=1.0)
-        found = reliability_diagram(chances, bag, priors=THETA, n_bins=4)
-        runs.append([found.overall, *found.by_class])
+        result = reliability_diagram(chances, bag, priors=THETA, n_bins=4)
+        runs.append([result.overall, *result.by_class])
     for c in range(4):
         frequency = np.array([run[c].frequency for run in runs])[:, 1:]
         error = np.array([run[c].error for run in runs])[:, 1:]
@@ -83,11 +83,11 @@ def test_another_test_prior_reweights_the_classes():
     sizes = np.full(4, 50_000)
     bag, label, chances = draw(rng, sizes)
     pi = np.array([0.1, 0.3, 0.6])
-    found = reliability_diagram(chances, bag, priors=THETA, test_prior=pi, n_bins=4)
+    result = reliability_diagram(chances, bag, priors=THETA, test_prior=pi, n_bins=4)
     weight = (pi / (np.bincount(label) / len(label)))[label]
     inside = chances[:, 2] >= 0.75
     expected = (weight * (label == 2))[inside].sum() / weight[inside].sum()
-    curve = found.by_class[2]
+    curve = result.by_class[2]
     assert abs(curve.frequency[-1] - expected) < 4 * curve.error[-1]
     assert curve.error[-1] < 0.02
     low, high = curve.interval(0.9)
@@ -98,10 +98,10 @@ def test_bags_without_rows_and_empty_bins():
     chances = np.tile([[0.95, 0.04, 0.01], [0.02, 0.03, 0.95], [0.0, 1.0, 0.0]], (10, 1))
     bag = np.array(["a", "c", "b"] * 10)
     priors = unbag.ClassPriors(THETA, ["a", "b", "c", "d"])
-    found = reliability_diagram(chances, bag, priors=priors)
-    assert found.overall.rows.tolist() == [0] * 9 + [30]
-    assert np.isnan(found.overall.frequency[:9]).all()
-    assert np.isfinite(found.overall.frequency[9])
+    result = reliability_diagram(chances, bag, priors=priors)
+    assert result.overall.rows.tolist() == [0] * 9 + [30]
+    assert np.isnan(result.overall.frequency[:9]).all()
+    assert np.isfinite(result.overall.frequency[9])
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_bags_without_rows_and_empty_bins():
     ],
 )
 def test_bad_arguments(change, message):
-    given = {"probabilities": np.full((4, 3), 1 / 3), "bag_ids": [0, 1, 2, 3], "priors": THETA}
-    given |= change
+    arguments = {"probabilities": np.full((4, 3), 1 / 3), "bag_ids": [0, 1, 2, 3], "priors": THETA}
+    arguments |= change
     with pytest.raises(unbag.exceptions.UnbagError, match=message):
-        reliability_diagram(given.pop("probabilities"), given.pop("bag_ids"), **given)
+        reliability_diagram(arguments.pop("probabilities"), arguments.pop("bag_ids"), **arguments)

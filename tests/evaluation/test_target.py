@@ -47,11 +47,11 @@ def test_a_shifted_prior_is_found(method, theta):
     rng = np.random.default_rng(0)
     model = Posterior(theta)
     target, held_out = model.draw(TARGET, 4000, rng), model.bags(3000, rng)
-    found = estimate_prior(model, target, **held_out, method=method)
-    assert found.method == method
-    np.testing.assert_allclose(found.prior, TARGET, atol=0.03)
-    assert found.prior.sum() == pytest.approx(1)
-    for share, true in zip(found.shares, TARGET, strict=True):
+    estimate = estimate_prior(model, target, **held_out, method=method)
+    assert estimate.method == method
+    np.testing.assert_allclose(estimate.prior, TARGET, atol=0.03)
+    assert estimate.prior.sum() == pytest.approx(1)
+    for share, true in zip(estimate.shares, TARGET, strict=True):
         assert share.low < share < share.high
         assert share.low - 0.01 < true < share.high + 0.01
         assert share.high - share.low < 0.08
@@ -72,8 +72,8 @@ def test_the_answer_of_exact_counts_is_exact():
     theta = symmetric(3, 0.1)
     confusion = np.array([[0.8, 0.15, 0.05], [0.1, 0.7, 0.2], [0.05, 0.05, 0.9]])
     counts = 1e9 * theta @ confusion
-    found = _undo((TARGET @ confusion)[None], counts[None], theta)[0]
-    np.testing.assert_allclose(found, TARGET, atol=0.02)
+    result = _undo((TARGET @ confusion)[None], counts[None], theta)[0]
+    np.testing.assert_allclose(result, TARGET, atol=0.02)
 
 
 def test_auto_is_confusion_where_bags_are_given():
@@ -103,10 +103,10 @@ def test_a_class_that_is_absent_and_classes_with_names():
     model = Posterior(symmetric(3, 0.5), spread=3.0, classes=["x", "y", "z"])
     target, held_out = model.draw([0.7, 0.3, 0.0], 2000, rng), model.bags(2000, rng)
     for options in ({"method": "em"}, {**held_out, "method": "confusion"}):
-        found = estimate_prior(model, target, **options)
-        assert found.classes.tolist() == ["x", "y", "z"]
-        assert found.shares[2].low < 0.01
-        assert found.prior[2] < 0.03
+        estimate = estimate_prior(model, target, **options)
+        assert estimate.classes.tolist() == ["x", "y", "z"]
+        assert estimate.shares[2].low < 0.01
+        assert estimate.prior[2] < 0.03
 
 
 def test_missing_bags():
@@ -114,8 +114,10 @@ def test_missing_bags():
     model = Posterior(non_square(3, 0))
     target, held_out = model.draw(TARGET, 2000, rng), model.bags(2000, rng)
     here = held_out["bag_ids"] != 1
-    found = estimate_prior(model, target, X=held_out["X"][here], bag_ids=held_out["bag_ids"][here])
-    np.testing.assert_allclose(found.prior, TARGET, atol=0.05)
+    estimate = estimate_prior(
+        model, target, X=held_out["X"][here], bag_ids=held_out["bag_ids"][here]
+    )
+    np.testing.assert_allclose(estimate.prior, TARGET, atol=0.05)
     here = held_out["bag_ids"] < 2
     with pytest.raises(RankError, match="at least 3 bags are needed, there are 2"):
         estimate_prior(model, target, X=held_out["X"][here], bag_ids=held_out["bag_ids"][here])
@@ -131,9 +133,9 @@ def test_our_classifier():
     )
     clf.fit(train["X"], train["bag_ids"])
     target = world.draw(TARGET, 2000, rng)
-    found = estimate_prior(clf, target, **held_out)
-    np.testing.assert_allclose(found.prior, TARGET, atol=0.06)
-    assert clf.predict(target, prior=found.prior).shape == (2000,)
+    estimate = estimate_prior(clf, target, **held_out)
+    np.testing.assert_allclose(estimate.prior, TARGET, atol=0.06)
+    assert clf.predict(target, prior=estimate.prior).shape == (2000,)
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ def test_shifted_bags_are_found_and_named():
     X, bag = rows_of(theta, 600)
     assert inspect(theta, X=X, bag_ids=bag).alike.p_value > 0.05
     X[bag == 5] += [0.5, 0, 0, 0]
-    found = inspect(theta, X=X, bag_ids=bag)
-    assert found.verdict == "care"
-    assert found.alike.p_value < 1e-4
-    assert found.alike.bags[0][0] == 5
-    assert 0.02 < found.alike.deviation < 0.2
-    reason = next(r for r in found.reasons if "look alike" in r)
+    inspection = inspect(theta, X=X, bag_ids=bag)
+    assert inspection.verdict == "care"
+    assert inspection.alike.p_value < 1e-4
+    assert inspection.alike.bags[0][0] == 5
+    assert 0.02 < inspection.alike.deviation < 0.2
+    reason = next(r for r in inspection.reasons if "look alike" in r)
     assert "most in bag 5" in reason
     assert "the shares are wrong" in reason
 
@@ -39,16 +39,16 @@ def test_the_order_of_rows_and_growing_functions_of_columns_do_not_matter():
 def test_rows_of_every_kind(kind):
     theta = non_square(3, random_state=0)
     X, bag = rows_of(theta, 60, n_features=16)
-    given = {
+    arguments = {
         "array": X,
         "tensor": torch.tensor(X, dtype=torch.bfloat16, requires_grad=True),
         "image": X.reshape(-1, 1, 4, 4),
         "frame": pd.DataFrame(X),
         "bytes": np.clip(40 * X + 100, 0, 255).astype(np.uint8),
     }[kind]
-    found = inspect(theta, X=given, bag_ids=bag)
-    assert found.alike.n_features == 16
-    assert found.alike.p_value > 0.01
+    inspection = inspect(theta, X=arguments, bag_ids=bag)
+    assert inspection.alike.n_features == 16
+    assert inspection.alike.p_value > 0.01
 
 
 def test_many_rows_columns_and_bags_are_sampled_the_same_way_each_time(monkeypatch):
@@ -67,9 +67,9 @@ def test_many_rows_columns_and_bags_are_sampled_the_same_way_each_time(monkeypat
 def test_what_cannot_be_tested_is_said():
     theta = symmetric(3, 0.5)
     X, bag = rows_of(theta, 60)
-    found = inspect(theta, X=X, bag_ids=bag)
-    assert found.alike is None
-    assert "with 3 bags and rank 3 any bag means fit" in found.notes[-1]
+    inspection = inspect(theta, X=X, bag_ids=bag)
+    assert inspection.alike is None
+    assert "with 3 bags and rank 3 any bag means fit" in inspection.notes[-1]
     assert "any bag means fit" in inspect(theta, 60).notes[-1]
     with pytest.raises(InvalidInputError, match="any bag means fit"):
         alike_test(X, bag, theta)
@@ -88,9 +88,9 @@ def test_without_rank_the_columns_there_are_tested():
     assert alike_test(X, bag, theta, sampling="exact").sampling == "iid"
     assert alike_test(X, bag, theta).p_value > 0.01
     X[bag == 2] += 1
-    found = inspect(theta, X=X, bag_ids=bag, sampling="exact")
-    assert found.alike.p_value < 1e-6
-    assert any("took rows as drawn at random" in note for note in found.notes)
+    inspection = inspect(theta, X=X, bag_ids=bag, sampling="exact")
+    assert inspection.alike.p_value < 1e-6
+    assert any("took rows as drawn at random" in note for note in inspection.notes)
 
 
 def test_known_errors_of_the_priors_are_no_alarm():

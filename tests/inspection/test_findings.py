@@ -37,21 +37,21 @@ def test_everything_goes_into_json():
     priors = ClassPriors([[0.5, 0.5, 0.0], [0.2, 0.8, 0.0], [0.5, 0.5, 0.0]], days)
     X, bag = rows_of(priors.values, 30)
     X[:, 0] = bag
-    found = inspect(priors, X=X, bag_ids=np.array(days)[bag])
-    plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    inspection = inspect(priors, X=X, bag_ids=np.array(days)[bag])
+    plain = json.loads(json.dumps(inspection.to_dict(), allow_nan=False))
     assert plain["equal_bags"] == [["2024-01-01", "2024-01-03"]]
     assert plain["condition_number"] is None
     assert plain["verdict"] == "stop"
     assert plain["alike"]["n_rows"] == 90
     assert plain["bag_features"] == [0]
     with pytest.raises(dataclasses.FrozenInstanceError):
-        found.verdict = "go"
+        inspection.verdict = "go"
 
 
 def test_without_sizes_what_needs_them_is_left_out_and_said():
-    found = inspect(TABLE)
-    assert found.n_rows is found.half_width is found.rows_needed is None
-    assert found.inflation is not None
-    assert found.verdict == "go"
-    assert "Bag sizes are unknown" in found.notes[0]
-    assert "rows unknown" in str(found)
+    inspection = inspect(TABLE)
+    assert inspection.n_rows is inspection.half_width is inspection.rows_needed is None
+    assert inspection.inflation is not None
+    assert inspection.verdict == "go"
+    assert "Bag sizes are unknown" in inspection.notes[0]
+    assert "rows unknown" in str(inspection)

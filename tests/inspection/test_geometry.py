@@ -27,12 +27,12 @@ def test_suggested_bags_show_what_was_hidden(case, n_merged):
 
 def test_equal_bags_are_harmless_with_full_rank_only():
     twice = {**TABLE, "again": TABLE["east"], "nearly": {"a": 0.395, "b": 0.4, "c": 0.205}}
-    found = inspect(twice, 3000)
-    assert found.verdict == "go"
-    assert found.equal_bags == [["east", "again"]]
-    assert found.near_bags == [["west", "nearly"]]
-    assert "act as one larger bag; harmless, as the rank is full." in found.notes[0]
-    assert "nearly the same shares" in found.notes[1]
+    inspection = inspect(twice, 3000)
+    assert inspection.verdict == "go"
+    assert inspection.equal_bags == [["east", "again"]]
+    assert inspection.near_bags == [["west", "nearly"]]
+    assert "act as one larger bag; harmless, as the rank is full." in inspection.notes[0]
+    assert "nearly the same shares" in inspection.notes[1]
     lost = inspect({"x": TABLE["north"], "y": TABLE["south"], "z": TABLE["south"]}, 3000)
     assert lost.verdict == "stop"
     assert lost.notes[0] == "Bags 'y', 'z' have the same shares and act as one larger bag."
@@ -40,11 +40,11 @@ def test_equal_bags_are_harmless_with_full_rank_only():
 
 def test_near_collinear_bags_name_the_classes_and_a_bag_that_helps():
     theta = [[0.5, 0.25, 0.25], [0.2, 0.4, 0.4], [0.3, 0.352, 0.348]]
-    found = inspect(theta, 10**9)
-    assert found.verdict == "care"
-    assert re.search("barely tell (1 from 2|2 from 1): the condition number", found.reasons[0])
-    assert inspect([*theta, found.suggested_bags[0]], 10**9).condition_number < 10
-    assert any("add up to" in reason for reason in found.reasons)
+    inspection = inspect(theta, 10**9)
+    assert inspection.verdict == "care"
+    assert re.search("barely tell (1 from 2|2 from 1): the condition number", inspection.reasons[0])
+    assert inspect([*theta, inspection.suggested_bags[0]], 10**9).condition_number < 10
+    assert any("add up to" in reason for reason in inspection.reasons)
     flat = inspect([[0.5, 0.49, 0.01], [0.3, 0.68, 0.02], [0.6, 0.385, 0.015]], 10**9)
     assert flat.flat_classes == [2]
     assert any("differs by less than 2 points between bags" in reason for reason in flat.reasons)

@@ -77,9 +77,9 @@ def test_columns_that_name_the_bag_are_found():
     X, bag = rows_of(theta, 60)
     frame = pd.DataFrame(X, columns=["w", "x", "y", "z"])
     frame["height"], frame["same"] = np.array([3.0, 5.0, 5.0])[bag], 1.0
-    found = inspect(theta, X=frame, bag_ids=bag)
-    assert found.bag_features == ["height"]
-    assert any("Column 'height' has one value in each bag" in r for r in found.reasons)
+    inspection = inspect(theta, X=frame, bag_ids=bag)
+    assert inspection.bag_features == ["height"]
+    assert any("Column 'height' has one value in each bag" in r for r in inspection.reasons)
     assert inspect(np.eye(3), X=frame, bag_ids=bag).bag_features == []  # pure bags may have them
     assert inspect(theta, X=X[::60], bag_ids=bag[::60]).bag_features == []  # too few to tell
 
@@ -90,11 +90,11 @@ def test_a_sample_of_rows_tests_the_assumption_and_sizes_count():
     ids = np.repeat([0, 1, 2], 100)
     sample = rng.normal(size=(300, 2))
     whole = inspect(theta, sizes=[5000, 4000, 3000])
-    found = inspect(theta, sizes=[5000, 4000, 3000], X=sample, bag_ids=ids)
-    assert found.half_width == whole.half_width
-    assert found.n_rows == 12_000
+    inspection = inspect(theta, sizes=[5000, 4000, 3000], X=sample, bag_ids=ids)
+    assert inspection.half_width == whole.half_width
+    assert inspection.n_rows == 12_000
     alone = inspect(theta, X=sample, bag_ids=ids)
-    assert found.alike == alone.alike
-    assert found.half_width < alone.half_width
+    assert inspection.alike == alone.alike
+    assert inspection.half_width < alone.half_width
     with pytest.raises(InvalidInputError, match="sizes must be at least as many rows"):
         inspect(theta, sizes=[99, 4000, 3000], X=sample, bag_ids=ids)

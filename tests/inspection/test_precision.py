@@ -52,20 +52,20 @@ def test_the_foreseen_interval_is_that_of_simulated_models(exact):
             predicted = rng.multinomial(n, THETA[m] @ confusion, repeats)
         estimates += predicted / n @ weights[m]
     assert estimates.mean() == pytest.approx(0.9, abs=0.01)
-    found = inspect(TABLE, sizes, test_prior=pi)
-    width = found.half_width_exact if exact else found.half_width
+    inspection = inspect(TABLE, sizes, test_prior=pi)
+    width = inspection.half_width_exact if exact else inspection.half_width
     assert width == pytest.approx(Z * estimates.std(), rel=0.03)
-    assert inspect(TABLE, found.rows_needed, test_prior=pi).half_width == pytest.approx(
+    assert inspect(TABLE, inspection.rows_needed, test_prior=pi).half_width == pytest.approx(
         0.01, rel=0.01
     )
 
 
 def test_with_labels_it_is_the_interval_of_a_share():
-    found = inspect(np.eye(4), 250)
-    assert found.inflation == pytest.approx(1)
-    assert found.half_width == found.half_width_exact
-    assert found.half_width == pytest.approx(Z * np.sqrt(0.9 * 0.1 / 1000), rel=1e-6)
-    assert found.relative_error_half_width == 0
+    inspection = inspect(np.eye(4), 250)
+    assert inspection.inflation == pytest.approx(1)
+    assert inspection.half_width == inspection.half_width_exact
+    assert inspection.half_width == pytest.approx(Z * np.sqrt(0.9 * 0.1 / 1000), rel=1e-6)
+    assert inspection.relative_error_half_width == 0
 
 
 def moved_accuracy(weights_of, theta, wrong):

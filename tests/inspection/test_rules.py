@@ -32,14 +32,14 @@ from unbag.inspection import inspect
     ],
 )
 def test_without_rank_it_stops_and_says_what_would_help(priors, message):
-    found = inspect(priors, 1000)
-    assert found.verdict == "stop"
-    assert any(message in reason for reason in found.reasons), found.reasons
-    assert "methods with risk weights cannot train" in found.reasons[-1]
-    assert found.condition_number == np.inf
-    assert found.half_width is found.rows_needed is found.inflation is None
-    more = np.vstack([np.asarray(priors), found.suggested_bags])
-    assert inspect(more, 1000).rank == len(found.classes)
+    inspection = inspect(priors, 1000)
+    assert inspection.verdict == "stop"
+    assert any(message in reason for reason in inspection.reasons), inspection.reasons
+    assert "methods with risk weights cannot train" in inspection.reasons[-1]
+    assert inspection.condition_number == np.inf
+    assert inspection.half_width is inspection.rows_needed is inspection.inflation is None
+    more = np.vstack([np.asarray(priors), inspection.suggested_bags])
+    assert inspect(more, 1000).rank == len(inspection.classes)
 
 
 def test_prior_errors_bring_care_and_then_stop():
@@ -63,10 +63,10 @@ def test_few_rows_bring_care_and_then_stop():
 
 
 def test_tiny_dominating_and_empty_bags_and_rare_classes():
-    found = inspect(TABLE, {"north": 9000, "south": 12, "east": 3000, "west": 2000})
-    assert (found.tiny_bags, found.dominating_bag) == (["south"], "north")
-    assert any("1 bag with fewer than 20 rows: 'south'. Merge" in r for r in found.reasons)
-    assert any("'north' holds more than 50% of all rows" in r for r in found.reasons)
+    inspection = inspect(TABLE, {"north": 9000, "south": 12, "east": 3000, "west": 2000})
+    assert (inspection.tiny_bags, inspection.dominating_bag) == (["south"], "north")
+    assert any("1 bag with fewer than 20 rows: 'south'. Merge" in r for r in inspection.reasons)
+    assert any("'north' holds more than 50% of all rows" in r for r in inspection.reasons)
     many = np.tile(THETA, (10, 1))
     assert inspect(many, [12] + [3000] * 39).verdict == "go"  # one in forty does no harm
 

@@ -17,16 +17,16 @@ def predictions(theta, accuracy, size=300, seed=0):
 def test_trivial_models_are_recognised():
     theta = symmetric(3, 0.5)
     good, bag = predictions(theta, 0.8)
-    found = trivial_model(good, bag, theta)
-    assert not found.trivial
-    assert found.p_value < 1e-6
-    assert found.slope == pytest.approx(0.8, abs=0.15)
+    trivial = trivial_model(good, bag, theta)
+    assert not trivial.trivial
+    assert trivial.p_value < 1e-6
+    assert trivial.slope == pytest.approx(0.8, abs=0.15)
     rng = np.random.default_rng(0)
     for bad in (np.full(len(good), 2), rng.permutation(good)):
-        found = trivial_model(bad, bag, theta)
-        assert found.trivial
-        assert found.p_value > 0.05
-        assert abs(found.slope) < 0.1
+        trivial = trivial_model(bad, bag, theta)
+        assert trivial.trivial
+        assert trivial.p_value > 0.05
+        assert abs(trivial.slope) < 0.1
     nearly = np.where(np.arange(len(good)) % 120, 2, good)
     assert "Class 2 is predicted for 99" in trivial_model(nearly, bag, theta).reasons[0]
 
@@ -46,16 +46,16 @@ def test_trivial_probabilities_are_recognised():
 def test_differences_too_small_to_matter_are_trivial_in_any_number_of_rows():
     theta = symmetric(2, 0.8)
     predicted = np.r_[np.arange(100_000) < 51_000, np.arange(100_000) < 49_000].astype(int)
-    found = trivial_model(predicted, np.repeat([1, 0], 100_000), theta)
-    assert found.p_value < 1e-6
-    assert found.trivial
-    assert "hardly follow the priors" in found.reasons[0]
+    trivial = trivial_model(predicted, np.repeat([1, 0], 100_000), theta)
+    assert trivial.p_value < 1e-6
+    assert trivial.trivial
+    assert "hardly follow the priors" in trivial.reasons[0]
 
 
 def test_equal_priors_do_not_make_a_model_trivial():
     predicted, bag = predictions(np.full((3, 2), 0.5), 0.9)
-    found = trivial_model(predicted, bag, np.full((3, 2), 0.5))
-    assert (found.slope, found.trivial) == (None, False)
+    trivial = trivial_model(predicted, bag, np.full((3, 2), 0.5))
+    assert (trivial.slope, trivial.trivial) == (None, False)
     rare = trivial_model(np.zeros(200, dtype=int), np.repeat([0, 1], 100), [[0.999, 0.001]] * 2)
     assert not rare.trivial
 

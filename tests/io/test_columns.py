@@ -114,6 +114,6 @@ class TestEmptyText:
     def test_an_older_model_may_know_it_as_a_value(self):
         category = Category("x", ("", "a"), True)
         encoding = TableEncoding((category, Missing("x")))
-        given = {"x": ["", "a", "new", None]}
+        arguments = {"x": ["", "a", "new", None]}
         expected = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
-        assert encode(encoding, given).tolist() == expected
+        assert encode(encoding, arguments).tolist() == expected

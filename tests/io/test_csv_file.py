@@ -50,11 +50,11 @@ class TestCsv:
         lines = [f"{early},1"] * 50 + [f"{late},b"] + [f"{early},2"] * 50 + [f"{late},3"]
         table = TableFiles(write(tmp_path / "a.csv", "x,y\n" + "\n".join(lines)))
         assert table.schema.types == [expected, pa.string()]
-        found = values(table)
-        assert len(found["x"]) == table.n_rows == 102
-        assert found["y"] == ["1"] * 50 + ["b"] + ["2"] * 50 + ["3"]
+        result = values(table)
+        assert len(result["x"]) == table.n_rows == 102
+        assert result["y"] == ["1"] * 50 + ["b"] + ["2"] * 50 + ["3"]
         if expected == pa.string():
-            assert found["x"] == ([early or None] * 50 + [late]) * 2
+            assert result["x"] == ([early or None] * 50 + [late]) * 2
 
     def test_names_in_quotes_between_tabs(self, tmp_path):
         table = TableFiles(write(tmp_path / "a.csv", '"x"\t"y, \u2028z"\n1\t2\n'))

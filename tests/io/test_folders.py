@@ -13,8 +13,8 @@ from unbag.io.folders import partition_columns
 def columns(*folders, text=()):
     """Columns from the names of subfolders of one folder."""
     files = [Path("t", folder, "a.csv") for folder in folders]
-    found = partition_columns(files, [Path("t")] * len(files), text)
-    return {name: column.to_pylist() for name, column in found.items()}
+    result = partition_columns(files, [Path("t")] * len(files), text)
+    return {name: column.to_pylist() for name, column in result.items()}
 
 
 class TestPartitions:

@@ -147,8 +147,8 @@ class TestBatches:
         assert table.n_rows == 200
         batches = list(table.batches(batch_rows=5, skip_rows=skip))
         assert max((len(batch) for batch in batches), default=0) <= 5
-        found = [x for batch in batches for x in batch.column(0).to_pylist()]
-        assert found == list(range(skip, 200))
+        result = [x for batch in batches for x in batch.column(0).to_pylist()]
+        assert result == list(range(skip, 200))
 
     def test_bad_arguments(self, folder):
         table = TableFiles(folder)

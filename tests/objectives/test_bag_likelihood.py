@@ -105,3 +105,13 @@ def test_the_matched_distance_punishes_knowing_bags_by_heart_and_spares_timid_mo
 def test_a_bag_with_one_row_in_a_batch_has_no_pairs():
     logits = torch.randn(2, 2, dtype=torch.float64)
     assert distance(logits, torch.tensor([0, 1]), THETA) == 0
+
+
+def test_a_class_of_no_bag_is_impossible_and_a_bag_without_rows_has_no_share():
+    theta = [[0.8, 0.2, 0.0], [0.3, 0.7, 0.0], [0.5, 0.5, 0.0]]
+    batch = naive.random_batch(2, 2)
+    small = get("bag-likelihood", THETA)(batch.logits, batch.bag_index)
+    never = torch.full_like(batch.logits[:, :1], -1e9)
+    logits = torch.cat([batch.logits, never], 1)
+    with_class = get("bag-likelihood", theta, bag_shares=[0.5, 0.5, 0.0])(logits, batch.bag_index)
+    torch.testing.assert_close(with_class, small)

@@ -13,6 +13,7 @@ from unbag.objectives import (
     RiskObjective,
     get,
 )
+from unbag.objectives.consistency import divergence
 
 THETA = [[0.8, 0.2], [0.3, 0.7]]
 
@@ -64,8 +65,8 @@ def test_perturbation_has_the_radius_and_does_more_than_noise():
     get("prop-cr", torch.eye(3), radius=0.7)(
         logits, torch.arange(300) % 3, model=model, inputs=inputs
     )
-    found = (seen[-1] - inputs).detach()
-    torch.testing.assert_close(found.norm(dim=1), torch.full((300,), 0.7), rtol=1e-3, atol=0)
+    result = (seen[-1] - inputs).detach()
+    torch.testing.assert_close(result.norm(dim=1), torch.full((300,), 0.7), rtol=1e-3, atol=0)
     random = torch.randn(300, 20)
     random = 0.7 * random / random.norm(dim=1, keepdim=True)
 
@@ -74,7 +75,7 @@ def test_perturbation_has_the_radius_and_does_more_than_noise():
         log_p, log_q = logits.log_softmax(-1), model(inputs + perturbation).log_softmax(-1)
         return float((log_p.exp() * (log_p - log_q)).sum(1).mean())
 
-    assert shift(found) > 2 * shift(random)
+    assert shift(result) > 2 * shift(random)
 
 
 def test_consistency_leaves_running_statistics_alone():
@@ -102,3 +103,10 @@ def test_consistency_leaves_running_statistics_alone():
 def test_consistency_needs_the_model_and_its_inputs(given, message):
     with pytest.raises(InvalidInputError, match=message):
         get("prop-cr", THETA)(torch.zeros(2, 2), torch.tensor([0, 1]), **given)
+
+
+def test_the_divergence_of_a_stack_is_that_of_each_replica():
+    logits, perturbed = torch.randn(2, 3, 5, 4, dtype=torch.float64)
+    stacked = divergence(logits, perturbed)
+    for r in range(3):
+        torch.testing.assert_close(stacked[r], divergence(logits[r], perturbed[r]))

@@ -16,12 +16,12 @@ GRADIENTS = RNG.normal(size=(5, 4, 3))
 
 def test_the_formula_row_by_row():
     errors = PriorErrors(ERRORS)
-    for gradient, found in zip(GRADIENTS, errors.added_variance(GRADIENTS), strict=True):
+    for gradient, result in zip(GRADIENTS, errors.added_variance(GRADIENTS), strict=True):
         total = 0.0
         for s, g in zip(ERRORS, gradient, strict=True):
             q = s**2 / (s**2).sum()
             total += (s**2 * (g - q @ g) ** 2).sum() / (1 - (q**2).sum())
-        assert found == pytest.approx(total)
+        assert result == pytest.approx(total)
 
 
 def test_two_classes_are_exact():

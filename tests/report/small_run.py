@@ -62,7 +62,7 @@ class Run:
 
     def content(self, **change):
         """Arguments of ``build_report``, some of them changed."""
-        given = {
+        arguments = {
             "clf": self.clf,
             "evaluation": self.evaluation,
             "inspection": self.inspection,
@@ -84,7 +84,7 @@ class Run:
             },
             "date": DATE,
         }
-        return given | change
+        return arguments | change
 
 
 def fit():

@@ -27,11 +27,11 @@ def browser():
         from playwright.sync_api import sync_playwright
     except ImportError:
         absent("playwright is not installed")
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
+    result = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if result is None:
         absent(f"none of {', '.join(BROWSERS)} is installed")
     with sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        launched = driver.chromium.launch(executable_path=result, args=["--no-sandbox"])
         yield launched
         launched.close()
 

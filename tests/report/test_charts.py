@@ -12,8 +12,8 @@ from unbag.report.heat import heat_picture, png
 
 
 def places(chart):
-    found = re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', chart)
-    return [(float(x), float(y)) for x, y in found]
+    result = re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', chart)
+    return [(float(x), float(y)) for x, y in result]
 
 
 def test_lines_with_gaps_and_one_epoch():

@@ -14,13 +14,13 @@ from unbag.report.text import text
 
 
 def test_plain_values():
-    given = {
+    arguments = {
         1: np.array([1 / 3, np.nan, -np.inf]),
         "e": Estimate(0.5, math.nan, 1),
         "when": [np.datetime64("2024-05-01T10:00", "ns"), datetime.date(2024, 5, 1)],
         "b": (np.bool_(True), np.int64(3), None),
     }
-    converted = to_plain(given, text=text, digits=6)
+    converted = to_plain(arguments, text=text, digits=6)
     assert converted["1"] == [0.333333, None, None]
     assert converted["e"] == {"value": 0.5, "low": None, "high": 1.0}
     assert converted["when"] == ["2024-05-01T10:00:00.000000000", "2024-05-01"]

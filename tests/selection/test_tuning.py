@@ -49,8 +49,8 @@ def test_a_search(bags):
     complete = [t for t in result.trials if t["state"] == "COMPLETE"]
     assert result.best_score == max(t["score"] for t in complete)
     assert all(t["score"] is None for t in result.trials if t["state"] != "COMPLETE")
-    given, *drawn = result.trials
-    assert given["params"] == {}
+    trials, *drawn = result.trials
+    assert trials["params"] == {}
     for trial in drawn:
         assert ("method__alpha" in trial["params"]) == (trial["params"]["method"] == "u-prr")
         assert 1e-2 <= trial["params"]["learning_rate"] <= 1e-1
@@ -134,8 +134,8 @@ def test_the_seed_splits_the_rows_and_is_that_of_every_model(bags, scored):
 
 def test_settings_of_the_method_of_the_estimator_are_searched(bags):
     search = {"method__rounds": [0, 1], "method__balanced": [True, False]}
-    given = make(method=CrossFit(folds=2, mixup=False), model="linear", epochs=1)
-    result = run(bags, given, search=search, n_trials=2, at_once=2)
+    originals = make(method=CrossFit(folds=2, mixup=False), model="linear", epochs=1)
+    result = run(bags, originals, search=search, n_trials=2, at_once=2)
     assert set(result.trials[1]["params"]) == set(search)
     settings = result.best_estimator.settings_
     assert (settings["folds"], settings["mixup"]) == (2, False)
@@ -292,7 +292,7 @@ def test_an_estimator_without_priors(bags):
 def test_scikit_learns_searches(bags, scorer, search):
     grid = {"unbagclassifier__learning_rate": [1e-7, 3e-2]}
     model = make_pipeline(StandardScaler(), make())
-    found = search(model, grid, scoring=scorer, cv=StratifiedKFold(3), refit=False)
-    found.fit(bags.X, bags.bag_ids)
-    assert found.best_params_ == {"unbagclassifier__learning_rate": 3e-2}
-    assert np.isfinite(found.cv_results_["mean_test_score"]).all()
+    result = search(model, grid, scoring=scorer, cv=StratifiedKFold(3), refit=False)
+    result.fit(bags.X, bags.bag_ids)
+    assert result.best_params_ == {"unbagclassifier__learning_rate": 3e-2}
+    assert np.isfinite(result.cv_results_["mean_test_score"]).all()

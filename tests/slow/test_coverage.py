@@ -78,9 +78,9 @@ def test_intervals_where_a_part_of_exact_bags_is_held_out(share, accuracy, k, si
         for i, bags in enumerate((sample, ignored)):
             estimate = Core(table, priors, bags).overall(OVERALL_METRICS["accuracy"], 1.96)
             hits[i] += estimate.low <= accuracy <= estimate.high
-    told, untold = hits / repeats
-    assert 0.93 <= told <= 0.98  # a little above 0.97 where estimates beyond 1 are frequent
-    assert untold < told - 0.02
+    informed, untold = hits / repeats
+    assert 0.93 <= informed <= 0.98  # a little above 0.97 where estimates beyond 1 are frequent
+    assert untold < informed - 0.02
 
 
 class Posterior:
@@ -115,9 +115,9 @@ def test_intervals_of_a_shifted_prior(method, a):
     for _ in range(100):
         X = np.concatenate([model.draw(row, 1000, rng) for row in model.priors])
         bags = np.repeat(np.arange(4), 1000)
-        found = estimate_prior(
+        estimate = estimate_prior(
             model, model.draw(target, 1500, rng), X=X, bag_ids=bags, method=method
         )
-        hits.append([s.low <= t <= s.high for s, t in zip(found.shares, target, strict=True)])
+        hits.append([s.low <= t <= s.high for s, t in zip(estimate.shares, target, strict=True)])
     assert 0.9 <= np.mean(hits) <= 0.99
     assert np.mean(hits, axis=0).min() >= 0.84

@@ -78,4 +78,4 @@ class TestChangedJobs:
         assert causes.changed_job(causes.PLAIN, run, data).method.flood_level == 0.1
 
     def test_methods_are_those_of_the_study(self):
-        assert {name for made in causes.CHANGED.values() for name in made} <= set(METHODS)
+        assert {name for changes in causes.CHANGED.values() for name in changes} <= set(METHODS)

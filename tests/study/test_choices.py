@@ -62,8 +62,8 @@ def divisors(oracle, dataset="usps"):
 )
 def test_batch_sizes_are_tried_from_the_largest_until_two_bring_nothing(errors, chosen, tried):
     oracle = Oracle(by_batch(**errors))
-    (made,) = oracle.choose()
-    assert made.batch_divisor == chosen
+    (choices,) = oracle.choose()
+    assert choices.batch_divisor == chosen
     assert divisors(oracle) == tried
 
 
@@ -108,8 +108,8 @@ class TestWithoutGrid:
     def test_rates_are_tried_from_the_smallest_until_one_is_worse(self, errors, chosen, n_tried):
         by_rate = dict(zip(sorted(LEARNING_RATES), errors, strict=True))
         oracle = Oracle(lambda run: by_rate[run.learning_rate])
-        (made,) = oracle.choose("cifar10")
-        assert (made.learning_rate, made.batch_divisor) == (chosen, BATCH_DIVISORS[0])
+        (choices,) = oracle.choose("cifar10")
+        assert (choices.learning_rate, choices.batch_divisor) == (chosen, BATCH_DIVISORS[0])
         assert [run.learning_rate for run in oracle.made] == sorted(LEARNING_RATES)[:n_tried]
         for run in oracle.made:
             assert (run.method, run.setting, run.epochs) == ("u-prr", "symmetric-0.5", 200)
@@ -123,14 +123,14 @@ class TestWithoutGrid:
         assert {run.setting for run in oracle.made} == {precise}
 
     def test_the_rest_is_as_at_the_start(self):
-        (made,) = Oracle(lambda _: 0.5).choose("cifar10")
+        (choices,) = Oracle(lambda _: 0.5).choose("cifar10")
         for setting in SETTINGS:
             alpha, scale = (0.5, 2.0) if setting == "symmetric-0.1" else (0.7, 5.0)
-            run = made.run(setting, "u-prr", trial=1)
+            run = choices.run(setting, "u-prr", trial=1)
             assert (run.alpha, run.ascent_scale, run.epochs) == (alpha, scale, 200)
-            assert made.run(setting, "u-flood", trial=1).flood_level == 0.05
-            assert made.by_test_error[setting] == {}
-        assert cell_runs(made, oracle=True) == []
+            assert choices.run(setting, "u-flood", trial=1).flood_level == 0.05
+            assert choices.by_test_error[setting] == {}
+        assert cell_runs(choices, oracle=True) == []
 
     def test_other_datasets_are_chosen_as_ever(self):
         together, alone = Oracle(by_batch(n20=0.1)), Oracle(by_batch(n20=0.1))
@@ -147,8 +147,8 @@ def test_weights_are_those_of_the_variance():
         weights = risk_weights(theta, theta.mean(0), warn=False)
         n = 400 // len(theta)  # rows of a bag, 400 in all
         total = np.zeros(3000)
-        for row, own in zip(theta, weights, strict=True):
-            total += own[rng.choice(10, size=(3000, n), p=row)].mean(1)
+        for row, shares in zip(theta, weights, strict=True):
+            total += shares[rng.choice(10, size=(3000, n), p=row)].mean(1)
         variances.append(total.var())
     precision = 1 / np.array(variances)
     np.testing.assert_allclose(setting_shares(), precision / precision.sum(), rtol=0.15)
@@ -162,8 +162,8 @@ def test_noise_of_the_hardest_setting_does_not_decide():
             return 0.4 if good else 0.2  # 20 points of noise
         return 0.05 if good else 0.08
 
-    (made,) = Oracle(error).choose()
-    assert made.learning_rate == 1e-4
+    (choices,) = Oracle(error).choose()
+    assert choices.learning_rate == 1e-4
 
 
 def test_every_setting_has_its_own_hyperparameters():
@@ -178,14 +178,14 @@ def test_every_setting_has_its_own_hyperparameters():
     def test(run):
         return 0.1 if (run.alpha, run.ascent_scale) == (0.7, 5.0) else 0.2 + (run.alpha or 0.0)
 
-    (made,) = Oracle(free, test).choose()
+    (choices,) = Oracle(free, test).choose()
     for setting in SETTINGS:
         alpha, scale = best[setting]
-        assert made.label_free[setting] == {
+        assert choices.label_free[setting] == {
             "u-prr": {"alpha": alpha, "ascent_scale": scale},
             "u-flood": {"flood_level": level[setting]},
         }
-        assert made.by_test_error[setting]["u-prr"] == {"alpha": 0.7, "ascent_scale": 5.0}
+        assert choices.by_test_error[setting]["u-prr"] == {"alpha": 0.7, "ascent_scale": 5.0}
 
 
 def test_runs_that_failed_are_never_chosen():
@@ -194,11 +194,11 @@ def test_runs_that_failed_are_never_chosen():
         test=lambda run: 0.0 if run.alpha == 0.3 else 0.5,
         diverged=lambda run: run.learning_rate == min(LEARNING_RATES) or run.alpha == 0.3,
     )
-    (made,) = oracle.choose()
-    assert made.learning_rate == sorted(LEARNING_RATES)[1]
+    (choices,) = oracle.choose()
+    assert choices.learning_rate == sorted(LEARNING_RATES)[1]
     for setting in SETTINGS:
-        assert made.label_free[setting]["u-prr"]["alpha"] not in (0.1, 0.3)
-        assert made.by_test_error[setting]["u-prr"]["alpha"] != 0.3
+        assert choices.label_free[setting]["u-prr"]["alpha"] not in (0.1, 0.3)
+        assert choices.by_test_error[setting]["u-prr"]["alpha"] != 0.3
 
 
 def test_choices_follow_from_the_records_alone():
@@ -213,12 +213,12 @@ def test_choices_follow_from_the_records_alone():
 
 
 def test_the_run_of_a_cell():
-    made = made_choices()
+    choices = made_choices()
     for method in METHODS:
-        run = made.run("asymmetric", method, 3)
+        run = choices.run("asymmetric", method, 3)
         assert (run.method, run.trial, run.epochs, run.held_out) == (method, 3, 500, False)
-        assert run.hyperparameters == made.label_free["asymmetric"].get(method, {})
-        oracle = made.run("asymmetric", method, 3, oracle=True)
+        assert run.hyperparameters == choices.label_free["asymmetric"].get(method, {})
+        oracle = choices.run("asymmetric", method, 3, oracle=True)
         assert (oracle == run) == (method not in TUNED)
     assert made_choices("cifar10").run("asymmetric", "prop", 0).epochs == 200
     assert made_choices(epochs=50).run("asymmetric", "prop", 0).epochs == 50
@@ -226,9 +226,9 @@ def test_the_run_of_a_cell():
 
 def test_choices_survive_a_file(tmp_path):
     assert Choices.load(tmp_path, "usps") is None
-    for made in (made_choices("usps"), made_choices("usps", epochs=50)):
-        made.save(tmp_path)
-        assert Choices.load(tmp_path, "usps") == made
+    for choices in (made_choices("usps"), made_choices("usps", epochs=50)):
+        choices.save(tmp_path)
+        assert Choices.load(tmp_path, "usps") == choices
 
 
 def test_choices_without_a_field_of_later_are_read(tmp_path):
@@ -267,9 +267,9 @@ def test_choices_of_another_dataset_are_refused(tmp_path):
 
 def test_methods_with_hyperparameters_of_their_own_are_the_tuned_ones():
     oracle = Oracle(lambda _: 0.5)
-    (made,) = oracle.choose()
+    (choices,) = oracle.choose()
     names = defaultdict(set)
-    for table in (*made.label_free.values(), *made.by_test_error.values()):
-        for method, own in table.items():
-            names[method] |= own.keys()
+    for table in (*choices.label_free.values(), *choices.by_test_error.values()):
+        for method, cell in table.items():
+            names[method] |= cell.keys()
     assert names == {"u-prr": {"alpha", "ascent_scale"}, "u-flood": {"flood_level"}}

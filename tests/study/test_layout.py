@@ -35,8 +35,8 @@ def imports(tree):
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
 def test_it_uses_the_public_names_of_the_library(path):
-    found = set(imports(ast.parse(path.read_text(encoding="utf-8"))))
-    assert {name for name in found if name.startswith("unbag")} <= ALLOWED
+    result = set(imports(ast.parse(path.read_text(encoding="utf-8"))))
+    assert {name for name in result if name.startswith("unbag")} <= ALLOWED
 
 
 def test_jobs_are_built_in_one_place():

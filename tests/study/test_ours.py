@@ -176,11 +176,12 @@ def test_ablations_and_noise_are_run_and_shown(tmp_path, monkeypatch):
 def test_noise_beside_that_of_the_paper(tmp_path):
     choices = made_choices("mnist")
     choices.save(tmp_path)
-    own = noise_runs(2)
+    runs_here = noise_runs(2)
     theirs = [
-        replace(choices.run(r.setting, "u-prr", r.trial), prior_noise=r.prior_noise) for r in own
+        replace(choices.run(r.setting, "u-prr", r.trial), prior_noise=r.prior_noise)
+        for r in runs_here
     ]
-    records = [made_record(r, 3.0 + r.trial) for r in own]
+    records = [made_record(r, 3.0 + r.trial) for r in runs_here]
     Records(tmp_path).add([*records, *(made_record(r, 5.0 + r.trial) for r in theirs)], HERE)
     (table,) = noise(Results(tmp_path))
     assert rows_of(table)[:2] == [

@@ -113,8 +113,12 @@ class TestData:
 
     def test_only_a_posterior_of_the_test_prior_is_told_it(self):
         data = Data("usps")
-        told = {m: data.job(make_run(method=m)).test_prior is not None for m in METHODS}
-        assert [m for m, is_told in told.items() if not is_told] == ["biased", "prop", "prop-cr"]
+        given_priors = {m: data.job(make_run(method=m)).test_prior is not None for m in METHODS}
+        assert [m for m, is_told in given_priors.items() if not is_told] == [
+            "biased",
+            "prop",
+            "prop-cr",
+        ]
 
     def test_a_batch_is_never_empty(self):
         assert Data("usps").job(make_run(batch_divisor=500)).batch_size == 1

@@ -120,9 +120,9 @@ def test_without_two_common_trials_only_the_best_is_bold_and_that_is_said(tmp_pa
     write_cells(tmp_path, whole(u_prr=[5.0], prop=[5.0], prop_cr={3: 5.5, 4: 5.6}))
     results = Results(tmp_path)
     assert bold(results) == ["prop"]
-    said = " ".join(gaps(results))
+    text = " ".join(gaps(results))
     others = ", ".join(method for method in METHODS if method != "prop")
-    assert f"so no t-test and no bold: Pendigits ({others} in symmetric-0.5)" in said
+    assert f"so no t-test and no bold: Pendigits ({others} in symmetric-0.5)" in text
 
 
 def test_equal_means_of_all_trials_are_all_bold(tmp_path):
@@ -157,8 +157,8 @@ def test_a_best_of_the_grid_of_fewer_trials_is_said(tmp_path):
     choices = write_cells(tmp_path, {(s, "u-prr"): [5.0, 6.0] for s in SETTINGS})
     runs = [run for run in cell_runs(choices, oracle=True, trials=2) if run.setting != HALF]
     Records(tmp_path).add([made_record(run, 5.0) for run in runs], HERE)
-    said = "Fewer trials with the best of the grid: Pendigits (u-prr in symmetric-0.5)."
-    assert said in gaps(Results(tmp_path))
+    text = "Fewer trials with the best of the grid: Pendigits (u-prr in symmetric-0.5)."
+    assert text in gaps(Results(tmp_path))
 
 
 def test_nothing_lacks_where_all_is_there(tmp_path):
@@ -242,7 +242,7 @@ def test_where_u_prr_is_behind_and_what_prop_cr_has_in_it(tmp_path):
         "asymmetric": {"u-prr": high},  # best here, behind the published prop-cr
         "non-square": {"u-prr": high, "prop": middle, "prop-cr": low},  # behind two
     }
-    errors = {(s, m): e for s, own in rows.items() for m, e in (others | own).items()}
+    errors = {(s, m): e for s, cell in rows.items() for m, e in (others | cell).items()}
     write_cells(tmp_path, errors)
     text, table, counts = behind(Results(tmp_path))
     assert "2 of 4" in text
@@ -344,8 +344,8 @@ def test_latex_is_balanced_and_plain(results):
         depth += 1 if sign == "{" else -1
         assert depth >= 0
     assert depth == 0
-    begun, ended = (re.findall(rf"\\{word}{{(\w+)}}", text) for word in ("begin", "end"))
-    assert sorted(begun) == sorted(ended)
+    started, ended = (re.findall(rf"\\{word}{{(\w+)}}", text) for word in ("begin", "end"))
+    assert sorted(started) == sorted(ended)
     assert text.count("$") % 2 == 0
     assert not re.search(r"(?<!\\)[%#_]", text)
     for columns, body in re.findall(
@@ -366,8 +366,8 @@ def test_an_unknown_format_is_refused(results):
 
 
 def test_tables_of_quick_runs_have_only_what_is_there(tmp_path):
-    own = {setting: {} for setting in SETTINGS}
-    quick = made_choices("usps", label_free=own, by_test_error=own, epochs=50)
+    by_setting = {setting: {} for setting in SETTINGS}
+    quick = made_choices("usps", label_free=by_setting, by_test_error=by_setting, epochs=50)
     write_cells(tmp_path, {(HALF, "u-prr"): [6.0]}, quick)
     results = Results(tmp_path)
     assert results.quick

@@ -43,11 +43,11 @@ def whole(tmp_path_factory):
 
 def test_every_run_of_the_tables_has_a_record(whole):
     records, choices = Records(whole), Choices.load(whole, "pendigits")
-    own = cell_runs(choices, PART["settings"], PART["methods"], 2)
+    runs_here = cell_runs(choices, PART["settings"], PART["methods"], 2)
     best = cell_runs(choices, PART["settings"], ["u-prr"], 2, oracle=True)
     final = {r.run for r in records if not r.run.held_out}
-    assert final == {*own, *best}
-    assert len(own) == 12
+    assert final == {*runs_here, *best}
+    assert len(runs_here) == 12
     for record in records:
         assert 0 <= record.best_error <= record.error <= 1
         assert (record.label_free_error is None) != record.run.held_out

@@ -63,13 +63,13 @@ def rows_of(table):
 
 
 def made_choices(dataset="pendigits", **changes):
-    own = {"u-flood": {"flood_level": 0.05}, "u-prr": {"alpha": 0.7, "ascent_scale": 5.0}}
+    settings = {"u-flood": {"flood_level": 0.05}, "u-prr": {"alpha": 0.7, "ascent_scale": 5.0}}
     best = {"u-flood": {"flood_level": 0.0}, "u-prr": {"alpha": 0.5, "ascent_scale": 2.0}}
     values = {
         "dataset": dataset,
         "learning_rate": 1e-3,
         "batch_divisor": 20,
-        "label_free": dict.fromkeys(SETTINGS, own),
+        "label_free": dict.fromkeys(SETTINGS, settings),
         "by_test_error": dict.fromkeys(SETTINGS, best),
     }
     return Choices(**{**values, **changes})

@@ -248,10 +248,15 @@ def test_the_lemma_is_within_a_factor_of_the_root_of_two_of_the_truth():
     ],
 )
 def test_messages(change, message):
-    given = {"priors": symmetric(2, 0.5), "bag_sizes": [10, 20], "loss": UNIT, "complexity": root}
-    given |= change
+    arguments = {
+        "priors": symmetric(2, 0.5),
+        "bag_sizes": [10, 20],
+        "loss": UNIT,
+        "complexity": root,
+    }
+    arguments |= change
     with pytest.raises(InvalidInputError, match=message):
-        estimation_error_bound(given.pop("priors"), given.pop("bag_sizes"), **given)
+        estimation_error_bound(arguments.pop("priors"), arguments.pop("bag_sizes"), **arguments)
 
 
 def test_priors_without_full_rank_are_refused():

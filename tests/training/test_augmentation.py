@@ -29,15 +29,15 @@ def test_weak_images_are_moved_by_an_eighth_at_most_and_mirrored():
     out = augment(x, KEYS, strong=False, flip=True)
     seen = set()
     for image, changed in zip(x[0].numpy(), out[0].numpy(), strict=True):
-        found = [
+        result = [
             (down, across, mirrored)
             for down in (-1, 0, 1)
             for across in (-1, 0, 1)
             for mirrored in (False, True)
             if np.array_equal(moved(image, down, across, mirrored), changed)
         ]
-        assert len(found) == 1
-        seen.update(found)
+        assert len(result) == 1
+        seen.update(result)
     assert len(seen) == 18
 
 
@@ -104,7 +104,7 @@ def test_rows_of_a_table_get_numbers_of_the_same_column():
 def test_moves_bends_and_colours_change_with_a_chance_of_a_quarter():
     size = _signed(torch.linspace(0, 1, 40_001))
     assert abs((size != 0).float().mean() - 0.25) < 1e-3
-    made = size[size != 0]
-    assert made.min() < -0.99
-    assert made.max() > 0.99
-    assert abs(made.mean()) < 1e-3
+    patches = size[size != 0]
+    assert patches.min() < -0.99
+    assert patches.max() > 0.99
+    assert abs(patches.mean()) < 1e-3

@@ -46,10 +46,10 @@ def plan(batches, epoch=0):
 def test_an_epoch_has_the_promised_shape(kind, sizes, batch_size, epoch):
     n = sum(sizes)
     batch_size = min(batch_size, n)
-    made = make(kind, sizes, batch_size=batch_size)
-    positions = plan(made, epoch)
+    batches = make(kind, sizes, batch_size=batch_size)
+    positions = plan(batches, epoch)
     assert positions.shape == (1, n // batch_size, batch_size)
-    assert made.n_steps == n // batch_size
+    assert batches.n_steps == n // batch_size
     assert int(positions.min()) >= 0
     assert int(positions.max()) < n
 
@@ -62,18 +62,18 @@ def test_shuffled_uses_every_row_at_most_once_an_epoch():
 
 
 def test_shuffled_leaves_out_other_rows_in_other_epochs():
-    made = make(ShuffledBatches, [53], batch_size=10)
-    left_out = [set(range(53)) - set(plan(made, e).flatten().tolist()) for e in range(5)]
+    batches = make(ShuffledBatches, [53], batch_size=10)
+    left_out = [set(range(53)) - set(plan(batches, e).flatten().tolist()) for e in range(5)]
     assert all(len(rows) == 3 for rows in left_out)
     assert len(set.union(*left_out)) > 5
 
 
 @every
 def test_epochs_differ_and_can_be_drawn_again(kind):
-    made = make(kind, [30, 20], batch_size=10)
-    first = plan(made, 0)
-    assert not torch.equal(first, plan(made, 1))
-    assert torch.equal(first, plan(made, 0))
+    batches = make(kind, [30, 20], batch_size=10)
+    first = plan(batches, 0)
+    assert not torch.equal(first, plan(batches, 1))
+    assert torch.equal(first, plan(batches, 0))
 
 
 @every
@@ -88,9 +88,9 @@ def test_padding_is_never_used_and_alone_equals_stacked(kind):
     sizes = ([40, 2, 8], [13, 11, 9, 7, 5, 4, 2, 1], [51, 1])
     table = bag_index(*sizes)
     stacked = kind(table, 8, 25, seed_keys([5, 6, 7], CPU))
-    for r, own in enumerate(sizes):
-        rows = table[r : r + 1, : sum(own)]
-        alone = kind(rows, len(own), 25, seed_keys([5 + r], CPU))
+    for r, size in enumerate(sizes):
+        rows = table[r : r + 1, : sum(size)]
+        alone = kind(rows, len(size), 25, seed_keys([5 + r], CPU))
         for epoch in range(4):
             positions = plan(stacked, epoch)[r]
             assert torch.equal(positions, plan(alone, epoch)[0])
@@ -124,8 +124,8 @@ def test_expected_counts(sizes, batch_size):
 def test_stratified_counts(sizes, batch_size, seed):
     size = np.array(sizes)
     batch_size = min(batch_size, int(size.sum()))
-    made = make(StratifiedBatches, sizes, batch_size=batch_size, seeds=[seed])
-    bags = made.bag_index[0][plan(made)[0]]  # (steps, B)
+    batches = make(StratifiedBatches, sizes, batch_size=batch_size, seeds=[seed])
+    bags = batches.bag_index[0][plan(batches)[0]]  # (steps, B)
     expected = expected_counts(size, batch_size)
     nearest = expected.round()
     expected = np.where(np.abs(expected - nearest) < 1e-9, nearest, expected)
@@ -141,16 +141,16 @@ def test_stratified_counts(sizes, batch_size, seed):
 @quick
 def test_stratified_uses_the_rows_of_a_bag_evenly(sizes, batch_size, seed):
     batch_size = min(batch_size, sum(sizes))
-    made = make(StratifiedBatches, sizes, batch_size=batch_size, seeds=[seed])
-    use = np.bincount(plan(made).flatten(), minlength=sum(sizes))
+    batches = make(StratifiedBatches, sizes, batch_size=batch_size, seeds=[seed])
+    use = np.bincount(plan(batches).flatten(), minlength=sum(sizes))
     for m in range(len(sizes)):
-        own = use[made.bag_index[0].numpy() == m]
-        assert len(own) == 0 or own.max() - own.min() <= 1
+        of_bag = use[batches.bag_index[0].numpy() == m]
+        assert len(of_bag) == 0 or of_bag.max() - of_bag.min() <= 1
 
 
 def test_stratified_bags_of_equal_sizes_use_every_row_once():
-    made = make(StratifiedBatches, [20] * 5, batch_size=10)
-    assert sorted(plan(made).flatten().tolist()) == list(range(100))
+    batches = make(StratifiedBatches, [20] * 5, batch_size=10)
+    assert sorted(plan(batches).flatten().tolist()) == list(range(100))
 
 
 @pytest.mark.parametrize(
@@ -158,13 +158,13 @@ def test_stratified_bags_of_equal_sizes_use_every_row_once():
     [([5, 10, 20, 40, 80], 3), ([1] * 30, 7), ([90, 6, 3, 1], 2), ([300] + [2] * 40, 8)],
 )
 def test_presence_is_as_frequent_as_inclusion_says(sizes, batch_size):
-    made = make(StratifiedBatches, sizes, batch_size=batch_size)
-    assert made.inclusion is not None
-    inclusion = made.inclusion[0].numpy()
+    batches = make(StratifiedBatches, sizes, batch_size=batch_size)
+    assert batches.inclusion is not None
+    inclusion = batches.inclusion[0].numpy()
     np.testing.assert_allclose(inclusion, np.minimum(1, batch_size * np.array(sizes) / sum(sizes)))
     present, steps = np.zeros(len(sizes)), 0
-    for epoch in range(-(-4000 // made.n_steps)):
-        bags = made.bag_index[0][plan(made, epoch)[0]]
+    for epoch in range(-(-4000 // batches.n_steps)):
+        bags = batches.bag_index[0][plan(batches, epoch)[0]]
         steps += len(bags)
         for batch in bags:
             present[torch.unique(batch)] += 1
@@ -175,10 +175,10 @@ def test_presence_is_as_frequent_as_inclusion_says(sizes, batch_size):
 
 def test_pairs_of_bags_meet_in_a_batch():
     # The order of bags is drawn anew each epoch, so no pair is kept apart for good.
-    made = make(StratifiedBatches, [10] * 8, batch_size=4)
+    batches = make(StratifiedBatches, [10] * 8, batch_size=4)
     met = np.zeros((8, 8), bool)
     for epoch in range(60):
-        for batch in made.bag_index[0][plan(made, epoch)[0]].numpy():
+        for batch in batches.bag_index[0][plan(batches, epoch)[0]].numpy():
             met[np.ix_(batch, batch)] = True
     assert met.all()
 
@@ -194,16 +194,16 @@ def test_a_plan_in_pieces_is_the_plan_in_one(monkeypatch, plan_size):
     sizes = ([40, 3, 9, 1], [20, 20, 20])
     whole = plan(make(StratifiedBatches, *sizes, batch_size=6), 3)
     monkeypatch.setattr(module, "_PLAN_SIZE", plan_size)
-    made = make(StratifiedBatches, *sizes, batch_size=6)
-    pieces = list(made.epoch(3))
+    batches = make(StratifiedBatches, *sizes, batch_size=6)
+    pieces = list(batches.epoch(3))
     assert len(pieces) > 1
     assert torch.equal(torch.cat(pieces, dim=1), whole)
 
 
 @every
 def test_one_batch_of_all_rows(kind):
-    made = make(kind, [1, 1, 5], batch_size=7)
-    assert sorted(plan(made)[0, 0].tolist()) == list(range(7))
+    batches = make(kind, [1, 1, 5], batch_size=7)
+    assert sorted(plan(batches)[0, 0].tolist()) == list(range(7))
 
 
 # ---------------------------------------------------------------------------------- whole bags
@@ -216,19 +216,19 @@ def bags_of_batches(made, epoch=0):
 
 
 def test_bags_of_one_size_are_never_cut():
-    made = make(WholeBagBatches, [8] * 50, batch_size=40)
-    counts = bags_of_batches(made)
+    batches = make(WholeBagBatches, [8] * 50, batch_size=40)
+    counts = bags_of_batches(batches)
     assert counts.shape == (10, 50)
     assert set(counts.unique().tolist()) == {0, 8}
     assert (counts.sum(0) == 8).all()
-    np.testing.assert_allclose(made.inclusion, np.full((1, 50), 0.1))
+    np.testing.assert_allclose(batches.inclusion, np.full((1, 50), 0.1))
 
 
 def test_a_bag_is_cut_at_the_edge_of_a_batch_only():
     sizes = [3, 10, 1, 7, 0, 5, 9, 2, 8, 6]
-    made = make(WholeBagBatches, sizes, batch_size=12)
+    batches = make(WholeBagBatches, sizes, batch_size=12)
     for epoch in range(20):
-        counts = bags_of_batches(made, epoch)
+        counts = bags_of_batches(batches, epoch)
         cut = (counts > 0) & (counts < torch.tensor(sizes))
         assert (cut.sum(1) <= 2).all()
         assert (counts.sum(0) <= torch.tensor(sizes)).all()
@@ -237,33 +237,35 @@ def test_a_bag_is_cut_at_the_edge_of_a_batch_only():
 
 def test_the_chance_of_a_bag_to_be_in_a_batch():
     sizes = [0, *range(1, 30)]
-    made = make(WholeBagBatches, sizes, batch_size=48)
+    batches = make(WholeBagBatches, sizes, batch_size=48)
     n_epochs = 2000
-    found = sum((bags_of_batches(made, e) > 0).double().mean(0) for e in range(n_epochs)) / n_epochs
-    expected = np.where(np.array(sizes) > 0, made.inclusion[0], 0.0)
-    np.testing.assert_allclose(found, expected, atol=0.01)
-    assert found[-1] > 1.4 * found[1]
+    result = (
+        sum((bags_of_batches(batches, e) > 0).double().mean(0) for e in range(n_epochs)) / n_epochs
+    )
+    expected = np.where(np.array(sizes) > 0, batches.inclusion[0], 0.0)
+    np.testing.assert_allclose(result, expected, atol=0.01)
+    assert result[-1] > 1.4 * result[1]
 
 
 def test_rows_of_a_bag_are_in_random_order():
-    made = make(WholeBagBatches, [40] * 3, batch_size=30)
-    first = plan(made, 0)[0].flatten()
+    batches = make(WholeBagBatches, [40] * 3, batch_size=30)
+    first = plan(batches, 0)[0].flatten()
     for bag in range(3):
-        own = first[made.bag_index[0][first] == bag]
-        assert not torch.equal(own, own.sort().values)
-        assert torch.equal(own.sort().values, torch.where(made.bag_index[0] == bag)[0])
+        of_bag = first[batches.bag_index[0][first] == bag]
+        assert not torch.equal(of_bag, of_bag.sort().values)
+        assert torch.equal(of_bag.sort().values, torch.where(batches.bag_index[0] == bag)[0])
 
 
 def test_one_batch_of_some_bags_is_not_taken_for_all():
-    made = make(WholeBagBatches, [25] * 40, batch_size=525)
-    assert made.n_steps == 1
-    np.testing.assert_allclose(made.inclusion, 0.525)
+    batches = make(WholeBagBatches, [25] * 40, batch_size=525)
+    assert batches.n_steps == 1
+    np.testing.assert_allclose(batches.inclusion, 0.525)
     mixed = make(WholeBagBatches, [10] * 30 + [100] * 5, batch_size=512)
-    found = sum((bags_of_batches(mixed, e) > 0).double()[0] for e in range(2000)) / 2000
-    np.testing.assert_allclose(mixed.inclusion[0], found, atol=0.04)
+    result = sum((bags_of_batches(mixed, e) > 0).double()[0] for e in range(2000)) / 2000
+    np.testing.assert_allclose(mixed.inclusion[0], result, atol=0.04)
 
 
 def test_one_batch_of_all_bags_has_them_all():
-    made = make(WholeBagBatches, [4, 5, 6], batch_size=15)
-    assert made.inclusion is None
-    assert bags_of_batches(made).tolist() == [[4, 5, 6]]
+    batches = make(WholeBagBatches, [4, 5, 6], batch_size=15)
+    assert batches.inclusion is None
+    assert bags_of_batches(batches).tolist() == [[4, 5, 6]]

@@ -34,7 +34,7 @@ def make_replicas(method="u-prr", n_replicas=2, **settings):
     theta = settings.pop("theta", unbag.priors.asymmetric(K, 0))
     dropout, loss = settings.pop("dropout", 0.3), settings.pop("loss", "cross-entropy")
     parameters = settings.pop("parameters", {})
-    made = []
+    calls = []
     for seed in range(n_replicas):
         torch.manual_seed(seed)
         bags = unbag.make_bags(X, y, theta, random_state=seed)
@@ -51,8 +51,8 @@ def make_replicas(method="u-prr", n_replicas=2, **settings):
             "risk_weights": unbag.priors.risk_weights(theta, bags.pooled_prior),
             "test": TestSet(X, y),
         }
-        made.append(Replica(**{**defaults, **settings}))
-    return made
+        calls.append(Replica(**{**defaults, **settings}))
+    return calls
 
 
 def assert_identical(outcomes, others):
@@ -114,12 +114,12 @@ def test_a_resumed_run_equals_an_undisturbed_one(tmp_path, method, n_saves, batc
 @pytest.mark.parametrize("n_saves", [1, 7])
 def test_a_run_with_a_teacher_resumes(tmp_path, n_saves):
     def make():
-        made = make_replicas("matched-likelihood", risk_weights=None)
+        replicas = make_replicas("matched-likelihood", risk_weights=None)
         labels = PseudoLabels(purity=0.6)
-        rows = [(r.bags.take(np.arange(60)), r.bags.take(np.arange(60, 90))) for r in made]
+        rows = [(r.bags.take(np.arange(60)), r.bags.take(np.arange(60, 90))) for r in replicas]
         return [
             Replica(**{**vars(r), "bags": bags, "predicted": out, "pseudo_labels": labels})
-            for r, (bags, out) in zip(made, rows, strict=True)
+            for r, (bags, out) in zip(replicas, rows, strict=True)
         ]
 
     undisturbed = train(make(), device="cpu")
@@ -266,19 +266,19 @@ OTHERS = {
 def test_other_settings_never_meet(name):
     if "module" in OTHERS[name]:
         torch.manual_seed(0)
-    given, others = make_replicas(), make_replicas(**OTHERS[name])
-    assert fingerprint(given, "float32", CPU) == fingerprint(make_replicas(), "float32", CPU)
-    assert fingerprint(given, "float32", CPU) != fingerprint(others, "float32", CPU)
+    originals, others = make_replicas(), make_replicas(**OTHERS[name])
+    assert fingerprint(originals, "float32", CPU) == fingerprint(make_replicas(), "float32", CPU)
+    assert fingerprint(originals, "float32", CPU) != fingerprint(others, "float32", CPU)
 
 
 def test_other_stacks_and_precisions_never_meet():
-    given = make_replicas()
+    originals = make_replicas()
     prints = {
-        fingerprint(given, "float32", CPU),
-        fingerprint(given, "float64", CPU),
-        fingerprint(given, "float32", "cuda"),
-        fingerprint(given[:1], "float32", CPU),
-        fingerprint(given[::-1], "float32", CPU),
+        fingerprint(originals, "float32", CPU),
+        fingerprint(originals, "float64", CPU),
+        fingerprint(originals, "float32", "cuda"),
+        fingerprint(originals[:1], "float32", CPU),
+        fingerprint(originals[::-1], "float32", CPU),
     }
     assert len(prints) == 5
 
@@ -293,11 +293,11 @@ def test_layers_without_weights_count():
 
 
 def test_two_labelings_of_the_same_test_rows_count():
-    given = make_replicas(test=None)
+    originals = make_replicas(test=None)
     X, y = np.zeros((6, D)), np.arange(6) % K
     prints = []
     for labels in (y, y[::-1]):
-        first, second = given
+        first, second = originals
         tests = TestSet(X, y), TestSet(X, labels)
         pair = [
             Replica(**{**vars(r), "test": t}) for r, t in zip((first, second), tests, strict=True)

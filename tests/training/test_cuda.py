@@ -48,8 +48,8 @@ def assert_same_on_both(jobs, tolerance=1e-7, **options):
         for name, values in cpu.history.items():
             np.testing.assert_allclose(gpu.history[name], values, rtol=tolerance, atol=tolerance)
         weights = zip(cpu.module.parameters(), gpu.module.parameters(), strict=True)
-        for own, other in weights:
-            torch.testing.assert_close(other, own, rtol=10 * tolerance, atol=10 * tolerance)
+        for weight, other in weights:
+            torch.testing.assert_close(other, weight, rtol=10 * tolerance, atol=10 * tolerance)
 
 
 def test_a_stack_of_all_methods():

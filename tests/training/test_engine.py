@@ -72,19 +72,19 @@ def assert_same(one, other, atol=1e-9):
     assert one.history.keys() == other.history.keys()
     for name, values in one.history.items():
         np.testing.assert_allclose(values, other.history[name], rtol=0, atol=atol, err_msg=name)
-    own, others = one.module.state_dict(), other.module.state_dict()
-    assert own.keys() == others.keys()
-    for name, value in own.items():
+    tensor, others = one.module.state_dict(), other.module.state_dict()
+    assert tensor.keys() == others.keys()
+    for name, value in tensor.items():
         torch.testing.assert_close(value, others[name], rtol=0, atol=atol)
 
 
 def mixed_replicas(batching="stratified"):
     data = make_data()
     square, tall = unbag.priors.asymmetric(K, 0), unbag.priors.non_square(K, 1)
-    made = []
+    calls = []
     for i, method in enumerate([*ALL_BUT_CONSISTENCY, *ALL_BUT_CONSISTENCY][:12]):
         theta = square if i % 2 else tall
-        made.append(
+        calls.append(
             make_replica(
                 method,
                 theta,
@@ -96,10 +96,10 @@ def mixed_replicas(batching="stratified"):
                 batching=batching,
             )
         )
-    made[2] = make_replica(
+    calls[2] = make_replica(
         "u-stop", tall, data, seed=50, stop_when_negative=True, batching=batching
     )
-    return made
+    return calls
 
 
 @pytest.mark.parametrize("batching", list(BATCHINGS))
@@ -140,12 +140,12 @@ def test_weights_of_rows_and_decays_stay_with_their_replica():
     replicas = []
     for i, kind in enumerate(kinds):
         weight = np.random.default_rng(i).uniform(0.1, 5, len(make_data()[1]))
-        own = {
+        settings = {
             "weight_decay": 0.1 * i,
             "decoupled_weight_decay": 0.2 * (4 - i),
             "annealed": i % 2 == 0,
         }
-        replicas.append(make_replica(kind, seed=i, epochs=4, sample_weight=weight, **own))
+        replicas.append(make_replica(kind, seed=i, epochs=4, sample_weight=weight, **settings))
     together = run(replicas)
     for replica, fit in zip(replicas, together, strict=True):
         assert_same(fit, run([replica])[0])
@@ -431,10 +431,10 @@ def test_a_module_of_the_users_alone_equals_in_a_stack():
         assert isinstance(outcome.module, WithDropout)
         assert_same(outcome, run([replica])[0])
         assert outcome.history["objective"][-1] < outcome.history["objective"][0]
-        for own, first in zip(
+        for tensor, first in zip(
             outcome.module.parameters(), replica.module.parameters(), strict=True
         ):
-            assert not torch.equal(own, first)
+            assert not torch.equal(tensor, first)
 
 
 def sequential(activation, dropout):
@@ -607,10 +607,10 @@ def test_the_weights_of_the_best_epoch_are_kept():
         accuracy = label_free_accuracy(predicted, bags.bag_index, bags.priors)
         assert 1 - accuracy == pytest.approx(errors.min(), abs=1e-12)
         shorter = run([dataclasses.replace(replica, epochs=best, patience=None)])[0]
-        for own, other in zip(
+        for tensor, other in zip(
             outcome.module.parameters(), shorter.module.parameters(), strict=True
         ):
-            torch.testing.assert_close(own, other, rtol=0, atol=1e-9)
+            torch.testing.assert_close(tensor, other, rtol=0, atol=1e-9)
     assert any(outcome.n_epochs < 40 for outcome in outcomes)
     stopped = next(outcome for outcome in outcomes if outcome.n_epochs < 40)
     assert stopped.stop_reason.endswith(" epochs: the label-free error did not fall for 4.")

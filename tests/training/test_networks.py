@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 
 def mlps(n, **options):
-    made = []
+    calls = []
     for seed in range(n):
         torch.manual_seed(seed)
         module = MLP(6, 3, width=5, **options).double()
@@ -25,8 +25,8 @@ def mlps(n, **options):
             nn.init.normal_(norm.bias)
             norm.running_mean.normal_()
             norm.running_var.uniform_(0.5, 2)
-        made.append(module)
-    return made
+        calls.append(module)
+    return calls
 
 
 def stack(modules):
@@ -45,9 +45,9 @@ def test_stacked_forward_gradient_and_running_statistics(depth, training):
     joined = network.join(gradients)
     for r, module in enumerate(modules):
         module.train(training)
-        own = module(x[r])
-        torch.testing.assert_close(logits[r], own, rtol=0, atol=1e-12)
-        own.square().sum().backward()
+        plain = module(x[r])
+        torch.testing.assert_close(logits[r], plain, rtol=0, atol=1e-12)
+        plain.square().sum().backward()
         lengths = sorted(p.grad.double().norm().item() for p in module.parameters())
         total = sum(length**2 for length in lengths) ** 0.5
         assert joined[r].norm().item() == pytest.approx(total, rel=1e-10)
@@ -116,20 +116,20 @@ def test_extracted_modules_are_copies():
     extracted = network.extract(0)
     with torch.no_grad():
         network.weights.add_(1)
-    for own, given, before in zip(
+    for tensor, expected, before in zip(
         extracted.parameters(), modules[0].parameters(), kept, strict=True
     ):
-        assert torch.equal(own, before)
-        assert torch.equal(given, before)
+        assert torch.equal(tensor, before)
+        assert torch.equal(expected, before)
 
 
 def rectify_inputs(units=5, n=7, replicas=2):
     """Rows, bias, scale and shift; the first unit is never on, the second always."""
     torch.manual_seed(0)
     shapes = [(replicas, n, units), *[(replicas, 1, units)] * 3]
-    made = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
-    made[1][..., 0], made[1][..., 1] = -50, 50
-    return [value.requires_grad_() for value in made]
+    tensors = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
+    tensors[1][..., 0], tensors[1][..., 1] = -50, 50
+    return [value.requires_grad_() for value in tensors]
 
 
 def test_gradient_of_rectified_normalisation_in_closed_form():
@@ -146,11 +146,11 @@ def test_rectified_normalisation_equals_torchs():
         x, bias, scale, shift = (value[r].detach().requires_grad_() for value in inputs)
         norm = nn.BatchNorm1d(5, momentum=1.0).double()
         norm.weight, norm.bias = nn.Parameter(scale[0]), nn.Parameter(shift[0])
-        own = norm(torch.relu(x + bias))
-        torch.testing.assert_close(out[r], own, rtol=0, atol=1e-12)
+        plain = norm(torch.relu(x + bias))
+        torch.testing.assert_close(out[r], plain, rtol=0, atol=1e-12)
         torch.testing.assert_close(mean[r, 0], norm.running_mean, rtol=0, atol=1e-12)
         torch.testing.assert_close(var[r, 0] * 7 / 6, norm.running_var, rtol=0, atol=1e-12)
-        expected = torch.autograd.grad(own, (x, bias, norm.weight, norm.bias), incoming[r])
+        expected = torch.autograd.grad(plain, (x, bias, norm.weight, norm.bias), incoming[r])
         for gradient, other in zip(gradients, expected, strict=True):
             torch.testing.assert_close(gradient[r].view(other.shape), other, rtol=1e-10, atol=1e-10)
 
@@ -182,8 +182,8 @@ def replica_of(module, **settings):
 
 def train_plainly(replica, module):
     """The same training of all rows at once, by torch's own Adam."""
-    given = [p for p in module.parameters() if p.requires_grad]
-    adam = torch.optim.Adam(given, lr=replica.learning_rate)
+    expected = [p for p in module.parameters() if p.requires_grad]
+    adam = torch.optim.Adam(expected, lr=replica.learning_rate)
     x, bag_index = torch.tensor(replica.bags.X), torch.tensor(replica.bags.bag_index)
     module.train()
     for _ in range(replica.epochs):

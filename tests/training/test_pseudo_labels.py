@@ -58,8 +58,8 @@ def test_the_temperature_of_probabilities_that_are_too_sure():
     bag = (chances.cumsum(1) < rng.random((n, 1))).sum(1)
     ratios = torch.from_numpy((THETA / THETA.mean(0))[bag])
     for factor in (0.7, 1.0, 3.0):
-        found = likeliest_temperature(torch.from_numpy(factor * log_eta), ratios)
-        assert abs(np.log(found.item() / factor)) < 0.12
+        result = likeliest_temperature(torch.from_numpy(factor * log_eta), ratios)
+        assert abs(np.log(result.item() / factor)) < 0.12
     both = torch.from_numpy(np.stack([log_eta, 3 * log_eta]))
     assert likeliest_temperature(both, ratios.expand(2, n, K)).shape == (2,)
 
@@ -75,14 +75,14 @@ def test_the_threshold_of_a_purity():
 def test_the_loss_of_a_batch(teacher):
     options = {"teacher": teacher, "threshold": 0.6, "weight": 0.7, "balanced": False}
     replica = make_replica(pseudo=options)
-    made = stack(replica)
-    made.loss.begin_epoch(0.0)
-    temperature = made.loss.temperature.item()
+    stacked = stack(replica)
+    stacked.loss.begin_epoch(0.0)
+    temperature = stacked.loss.temperature.item()
     positions = torch.arange(N)[None]
-    value = made.loss(positions)[0].item()
+    value = stacked.loss(positions)[0].item()
 
     x = torch.as_tensor(replica.bags.X)
-    keys = derive(seed_keys([0], x.device), _STRONG, made.state["step"])
+    keys = derive(seed_keys([0], x.device), _STRONG, stacked.state["step"])
     strong = augment(x[None], keys, strong=True, flip=False)[0]
     module = replica.module
     logits = module.eval()(x)
@@ -106,87 +106,87 @@ def test_weights_of_rows_count_in_the_loss_of_labels_and_in_their_balance():
     weight = np.where(np.arange(N) % 2 == 0, 3.0, 1.0)
     options = {"threshold": 0.0, "weight": 1.0}
     replica = make_replica(pseudo=options, sample_weight=weight)
-    made, without = (
+    stacked, without = (
         stack(replica),
         stack(make_replica(pseudo=options | {"weight": 0.0}, sample_weight=weight)),
     )
     positions = torch.arange(N)[None]
-    for each in (made, without):
+    for each in (stacked, without):
         each.loss.begin_epoch(0.0)
-    own = made.loss(positions)[0].item() - without.loss(positions)[0].item()
+    added = stacked.loss(positions)[0].item() - without.loss(positions)[0].item()
 
     x = torch.as_tensor(replica.bags.X)
-    keys = derive(seed_keys([0], x.device), _STRONG, made.state["step"])
+    keys = derive(seed_keys([0], x.device), _STRONG, stacked.state["step"])
     strong = augment(x[None], keys, strong=True, flip=False)[0]
     logits = replica.module.eval()(x)
     hard = replica.module.train()(strong)
     bag = torch.as_tensor(replica.bags.bag_index)
     shares = torch.as_tensor(replica.objective.log_ratios).exp()[bag]
-    q = torch.softmax(logits / made.loss.temperature.item(), -1) * shares
+    q = torch.softmax(logits / stacked.loss.temperature.item(), -1) * shares
     q = q / q.sum(1, keepdim=True)
     losses = torch.nn.functional.cross_entropy(hard, q.argmax(1), reduction="none")
     weights = torch.as_tensor(weight)
-    assert own == pytest.approx(((weights * losses).sum() / weights.sum()).item(), abs=1e-6)
+    assert added == pytest.approx(((weights * losses).sum() / weights.sum()).item(), abs=1e-6)
     # The factors take their step towards the shares from means that are weighted as well.
     mean = torch.stack(
         [(weights[:, None] * q)[bag == m].sum(0) / weights[bag == m].sum() for m in range(3)]
     )
     plain = torch.stack([q[bag == m].mean(0) for m in range(3)])
     gap = torch.as_tensor(THETA) - mean
-    assert torch.equal(made.loss.gain[0].sign(), gap.sign())
+    assert torch.equal(stacked.loss.gain[0].sign(), gap.sign())
     assert not torch.equal(gap, torch.as_tensor(THETA) - plain)
-    ratio = made.loss.gain[0] / gap * (torch.as_tensor(THETA) + _FLOOR / K)
+    ratio = stacked.loss.gain[0] / gap * (torch.as_tensor(THETA) + _FLOOR / K)
     torch.testing.assert_close(ratio, torch.full_like(ratio, _GAIN_RATE), rtol=1e-5, atol=1e-9)
 
 
 def test_no_label_counts_above_every_confidence():
-    made = stack(make_replica(pseudo={"threshold": 2.0}))
-    made.loss.begin_epoch(0.0)
+    stacked = stack(make_replica(pseudo={"threshold": 2.0}))
+    stacked.loss.begin_epoch(0.0)
     other = stack(make_replica(pseudo={"weight": 0.0}))
     other.loss.begin_epoch(0.0)
     positions = torch.arange(N)[None]
-    torch.testing.assert_close(made.loss(positions)[0], other.loss(positions)[0])
+    torch.testing.assert_close(stacked.loss(positions)[0], other.loss(positions)[0])
 
 
 def test_the_teacher_follows_and_is_what_comes_back():
     replica = make_replica(epochs=1)
-    made = stack(replica)
-    before = made.model.weights.clone()
-    assert torch.equal(before, made.network.weights)
-    made.run_epoch(0)
-    followed = torch.lerp(before, made.network.weights, 1 - 2 / 11)
-    torch.testing.assert_close(made.model.weights, followed)
+    stacked = stack(replica)
+    before = stacked.model.weights.clone()
+    assert torch.equal(before, stacked.network.weights)
+    stacked.run_epoch(0)
+    followed = torch.lerp(before, stacked.network.weights, 1 - 2 / 11)
+    torch.testing.assert_close(stacked.model.weights, followed)
     outcome = run([replica])[0]
-    own = made.model.extract(0).state_dict()
+    tensor = stacked.model.extract(0).state_dict()
     for name, value in outcome.module.state_dict().items():
-        torch.testing.assert_close(value, own[name])
+        torch.testing.assert_close(value, tensor[name])
     logits = outcome.module(torch.as_tensor(replica.predicted.X)).detach().numpy()
     np.testing.assert_allclose(outcome.logits, logits, atol=1e-9)
 
 
 def test_without_a_teacher_the_network_itself_comes_back():
-    made = stack(make_replica(pseudo={"teacher": False}))
-    assert made.model is made.network
+    stacked = stack(make_replica(pseudo={"teacher": False}))
+    assert stacked.model is stacked.network
 
 
 def test_factors_bring_the_posteriors_of_a_bag_to_its_shares():
     replica = make_replica()
-    made = stack(replica)
+    stacked = stack(replica)
     positions = torch.arange(N)[None]
     index = torch.as_tensor(replica.bags.bag_index)[None]
-    logits = made.model.forward(
-        made.rows.batch(positions), made.keys, 0, training=False
+    logits = stacked.model.forward(
+        stacked.rows.batch(positions), stacked.keys, 0, training=False
     ) + torch.tensor([1.5, 0.0, 0.0])
 
     def gap():
-        q = made.loss._posterior(logits, index)[0]
+        q = stacked.loss._posterior(logits, index)[0]
         means = torch.stack([q[index[0] == m].mean(0) for m in range(3)])
         return (means - torch.as_tensor(THETA)).abs().max().item()
 
     first = gap()
     for _ in range(300):
-        q = made.loss._posterior(logits, index)
-        made.loss._balance(q, index)
+        q = stacked.loss._posterior(logits, index)
+        stacked.loss._balance(q, index)
     assert first > 0.1
     assert gap() < 0.01
 
@@ -212,16 +212,18 @@ def test_steps_are_those_of_torch(name):
         objective(module(torch.as_tensor(replica.bags.X)), bag).backward()
         optimizer.step()
     outcome = run([replica])[0]
-    for own, other in zip(outcome.module.parameters(), module.parameters(), strict=True):
-        torch.testing.assert_close(own, other, rtol=0, atol=1e-9)
+    for tensor, other in zip(outcome.module.parameters(), module.parameters(), strict=True):
+        torch.testing.assert_close(tensor, other, rtol=0, atol=1e-9)
 
 
 def test_a_stack_equals_each_alone():
     replicas = [make_replica(seed) for seed in range(3)]
     for replica, outcome in zip(replicas, run(replicas), strict=True):
         alone = run([replica])[0]
-        for own, other in zip(outcome.module.parameters(), alone.module.parameters(), strict=True):
-            torch.testing.assert_close(own, other, rtol=0, atol=1e-9)
+        for tensor, other in zip(
+            outcome.module.parameters(), alone.module.parameters(), strict=True
+        ):
+            torch.testing.assert_close(tensor, other, rtol=0, atol=1e-9)
 
 
 def test_fingerprints_differ_by_what_matters():
@@ -246,25 +248,25 @@ def test_weights_of_rows_count_in_labels_and_factors():
     weight = np.where(np.arange(N) % 2, 9.0, 1.0)
     shares = np.bincount(make_replica().bags.bag_index, weights=weight) / weight.sum()
     objective = MatchedLikelihood(THETA, bag_shares=shares)
-    made = stack(make_replica(sample_weight=weight, objective=objective))
-    torch.testing.assert_close(made.loss.ratios[0], torch.tensor(THETA / (shares @ THETA)))
+    stacked = stack(make_replica(sample_weight=weight, objective=objective))
+    torch.testing.assert_close(stacked.loss.ratios[0], torch.tensor(THETA / (shares @ THETA)))
     q = torch.softmax(torch.randn(1, N, K, dtype=torch.float64), -1)
-    index = made.rows.bag_index[:, :N]  # behind these is padding
-    made.loss._balance(q, index, torch.tensor(weight)[None])
-    own = index[0] == 0
-    mean = np.average(q[0][own].numpy(), 0, weight[own.numpy()])
+    index = stacked.rows.bag_index[:, :N]  # behind these is padding
+    stacked.loss._balance(q, index, torch.tensor(weight)[None])
+    of_bag = index[0] == 0
+    mean = np.average(q[0][of_bag].numpy(), 0, weight[of_bag.numpy()])
     expected = 0.05 * (THETA[0] - mean) / (THETA[0] + 0.1 / K)
-    np.testing.assert_allclose(made.loss.gain[0, 0], expected)
+    np.testing.assert_allclose(stacked.loss.gain[0, 0], expected)
 
 
 def test_the_teacher_of_a_replica_that_ended_stays():
-    made = stack(make_replica(0), make_replica(1))
+    stacked = stack(make_replica(0), make_replica(1))
     with torch.no_grad():
-        made.network.weights.add_(1.0)
-    before = made.model.weights.clone()
-    made.loss.end_step(torch.tensor([True, False]))
-    assert not torch.equal(made.model.weights[0], before[0])
-    assert torch.equal(made.model.weights[1], before[1])
+        stacked.network.weights.add_(1.0)
+    before = stacked.model.weights.clone()
+    stacked.loss.end_step(torch.tensor([True, False]))
+    assert not torch.equal(stacked.model.weights[0], before[0])
+    assert torch.equal(stacked.model.weights[1], before[1])
 
 
 @pytest.mark.parametrize("objective", ["matched-likelihood", "prop-cr"])
@@ -284,16 +286,16 @@ def test_residual_networks_can_be_compiled(objective):
         objective=unbag.objectives.get(objective, THETA),
         batch_size=20,
     )
-    made = Stack([replica], torch.device("cpu"), "float32")
+    stacked = Stack([replica], torch.device("cpu"), "float32")
     positions = torch.arange(20)[None]
-    own = made.loss._end if objective == "prop-cr" else made.loss.evaluate
+    function = stacked.loss._end if objective == "prop-cr" else stacked.loss.evaluate
     arguments = (positions,)
     if objective == "prop-cr":
-        x, logits = made.loss._start(positions)
+        x, logits = stacked.loss._start(positions)
         arguments = (positions, x, logits.detach().requires_grad_(), torch.zeros_like(x))
-    expected = own(*arguments)[0]
-    found = torch.compile(own, backend="aot_eager", dynamic=False)(*arguments)[0]
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+    expected = function(*arguments)[0]
+    result = torch.compile(function, backend="aot_eager", dynamic=False)(*arguments)[0]
+    torch.testing.assert_close(result, expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -92,14 +92,14 @@ def adversarial(module, x, logits, noise, radius):
     """Divergence of the words for rows from those for rows moved where they change most."""
     copied = MLP(D, K, width=5, depth=2).double()  # so that no running statistics change
     copied.load_state_dict(module.state_dict())
-    said = torch.softmax(logits.detach(), 1)
+    eta = torch.softmax(logits.detach(), 1)
     start = (noise / noise.norm(dim=1, keepdim=True)).requires_grad_()
     away = torch.log_softmax(copied(x + radius * start), 1)
-    (gradient,) = torch.autograd.grad((said * (said.log() - away)).sum(), start)
+    (gradient,) = torch.autograd.grad((eta * (eta.log() - away)).sum(), start)
     moved = x + radius * gradient / (gradient.norm(dim=1, keepdim=True) + 1e-8)
-    own = dict(module.named_parameters())
-    there = torch.log_softmax(torch.func.functional_call(copied, own, (moved,)), 1)
-    return (said * (said.log() - there)).sum(1).mean()
+    tensor = dict(module.named_parameters())
+    moved_log_eta = torch.log_softmax(torch.func.functional_call(copied, tensor, (moved,)), 1)
+    return (eta * (eta.log() - moved_log_eta)).sum(1).mean()
 
 
 def shuffled_order(replica, epoch):
@@ -120,8 +120,8 @@ def test_training_equals_plain_torch(annealed, mixup, weighted):
     (outcome,) = run([replica])
     module, losses = plain(replica, mixup=mixup)
     np.testing.assert_allclose(outcome.history["objective"], losses, rtol=1e-6)
-    for own, expected in zip(outcome.module.parameters(), module.parameters(), strict=True):
-        torch.testing.assert_close(own, expected, rtol=0, atol=1e-6)
+    for tensor, expected in zip(outcome.module.parameters(), module.parameters(), strict=True):
+        torch.testing.assert_close(tensor, expected, rtol=0, atol=1e-6)
     # Bags play no part, and the history says so.
     assert np.isnan(outcome.history["partial_risks"]).all()
     assert np.isnan(outcome.history["empirical_risk"]).all()
@@ -135,8 +135,8 @@ def test_training_on_changed_rows_equals_plain_torch(mixup):
     np.testing.assert_allclose(outcome.history["objective"], losses, rtol=1e-6)
     unchanged = plain(dataclasses.replace(replica, augmentation=None), mixup=mixup)[1]
     assert not np.allclose(losses, unchanged, rtol=1e-3)
-    for own, expected in zip(outcome.module.parameters(), module.parameters(), strict=True):
-        torch.testing.assert_close(own, expected, rtol=0, atol=1e-6)
+    for tensor, expected in zip(outcome.module.parameters(), module.parameters(), strict=True):
+        torch.testing.assert_close(tensor, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("mixup", [False, True])
@@ -149,11 +149,11 @@ def test_smoothed_training_equals_plain_torch(mixup, weighted):
     np.testing.assert_allclose(outcome.history["objective"], losses, rtol=1e-5)
     rough = run([dataclasses.replace(replica, adversarial_smoothing=0.0)])[0].history["objective"]
     assert not np.allclose(losses, rough, rtol=1e-3)
-    for own, expected in zip(outcome.module.parameters(), module.parameters(), strict=True):
-        torch.testing.assert_close(own, expected, rtol=0, atol=1e-5)
-    for own, expected in zip(outcome.module.buffers(), module.buffers(), strict=True):
-        if own.is_floating_point():
-            torch.testing.assert_close(own, expected, rtol=0, atol=1e-5)
+    for tensor, expected in zip(outcome.module.parameters(), module.parameters(), strict=True):
+        torch.testing.assert_close(tensor, expected, rtol=0, atol=1e-5)
+    for tensor, expected in zip(outcome.module.buffers(), module.buffers(), strict=True):
+        if tensor.is_floating_point():
+            torch.testing.assert_close(tensor, expected, rtol=0, atol=1e-5)
 
 
 def test_a_smoothed_stack_equals_its_members_alone():
@@ -165,8 +165,10 @@ def test_a_smoothed_stack_equals_its_members_alone():
     assert len({replica.group for replica in [*replicas, make_replica(3)]}) == 2
     for replica, outcome in zip(replicas, run(replicas), strict=True):
         (alone,) = run([replica])
-        for own, other in zip(outcome.module.parameters(), alone.module.parameters(), strict=True):
-            torch.testing.assert_close(own, other, rtol=0, atol=1e-9)
+        for tensor, other in zip(
+            outcome.module.parameters(), alone.module.parameters(), strict=True
+        ):
+            torch.testing.assert_close(tensor, other, rtol=0, atol=1e-9)
 
 
 def test_a_smoothed_network_changes_less_near_its_rows():
@@ -174,8 +176,8 @@ def test_a_smoothed_network_changes_less_near_its_rows():
     near = X + 0.3 * torch.randn(X.shape, generator=torch.Generator().manual_seed(0)).double()
 
     def change(smoothing):
-        made = make_replica(epochs=300, adversarial_smoothing=smoothing)
-        (outcome,) = run([made])
+        replicas = make_replica(epochs=300, adversarial_smoothing=smoothing)
+        (outcome,) = run([replicas])
         with torch.no_grad():
             words = [torch.softmax(outcome.module(x), 1) for x in (X, near)]
         return (words[0] - words[1]).abs().mean().item()
@@ -185,7 +187,7 @@ def test_a_smoothed_network_changes_less_near_its_rows():
 
 def test_changed_rows_have_a_stack_of_their_own():
     changes = [None, Augmentation(), Augmentation(strong=True), Augmentation(flip=True)]
-    assert len({make_replica(augmentation=own).group for own in changes}) == 4
+    assert len({make_replica(augmentation=settings).group for settings in changes}) == 4
 
 
 def test_a_mixed_stack_equals_its_members_alone():
@@ -198,8 +200,10 @@ def test_a_mixed_stack_equals_its_members_alone():
     assert len({replica.group for replica in replicas}) == 1
     for replica, outcome in zip(replicas, run(replicas), strict=True):
         (alone,) = run([replica])
-        for own, other in zip(outcome.module.parameters(), alone.module.parameters(), strict=True):
-            torch.testing.assert_close(own, other, rtol=0, atol=1e-9)
+        for tensor, other in zip(
+            outcome.module.parameters(), alone.module.parameters(), strict=True
+        ):
+            torch.testing.assert_close(tensor, other, rtol=0, atol=1e-9)
 
 
 def test_one_hot_labels_are_supervised_learning():

@@ -46,13 +46,13 @@ def main() -> None:
     """Write the page."""
     messages = {}
     with tempfile.TemporaryDirectory() as name:
-        made = Path(name, "made")
-        made.mkdir()
-        write_files(made)
-        train(made)
+        original = Path(name, "made")
+        original.mkdir()
+        write_files(original)
+        train(original)
         for case in BAD_INPUTS:
             folder = Path(name, "files")
-            shutil.copytree(made, folder)
+            shutil.copytree(original, folder)
             os.chdir(folder)
             case.make(folder)
             messages[case] = message(run(case.command).stderr)

@@ -26,14 +26,14 @@ def test_bad_inputs_are_refused(folder, case):
     result = run(case.command)
     assert result.exception is None or isinstance(result.exception, SystemExit)
     assert result.exit_code in (1, 2), result.output
-    told = message(result.stderr)
-    assert told, result.stderr
+    text = message(result.stderr)
+    assert text, result.stderr
     assert result.stdout == ""
-    assert str(folder) not in told
+    assert str(folder) not in text
     assert content(folder) == before
     listed = PAGE.read_text(encoding="utf-8")
-    if not any(sign in told for sign in FOREIGN):
-        assert page({case: told}).splitlines()[-1] in listed, "run errors_page.py again"
+    if not any(sign in text for sign in FOREIGN):
+        assert page({case: text}).splitlines()[-1] in listed, "run errors_page.py again"
 
 
 def test_the_table_is_large_and_the_page_has_every_case():

@@ -41,6 +41,8 @@ def test_half_characters_of_file_names_become_a_sign():
 
 def test_none_is_left_out():
     assert to_toml({"a": None, "b": False, "c": []}) == "b = false\nc = []\n"
+    infinite = {"a": float("nan"), "b": float("inf"), "c": -float("inf")}
+    assert to_toml(infinite) == "a = nan\nb = inf\nc = -inf\n"
 
 
 KNOWN = {
@@ -56,8 +58,8 @@ KNOWN = {
 def test_options_of_all_types(tmp_path):
     file = tmp_path / "c.toml"
     file.write_text("epochs=3\ndropout=1\ncalibrate=true\nbag='x'\nleave-out=['a']\n")
-    found = read_config(file, "fit", KNOWN)
-    assert found == {"epochs": 3, "dropout": 1, "calibrate": True, "bag": "x", "leave_out": ["a"]}
+    result = read_config(file, "fit", KNOWN)
+    assert result == {"epochs": 3, "dropout": 1, "calibrate": True, "bag": "x", "leave_out": ["a"]}
 
 
 def test_a_table_for_each_command(tmp_path):
@@ -78,15 +80,15 @@ def test_a_table_for_each_command(tmp_path):
 def test_settings_of_the_method(tmp_path, text):
     file = tmp_path / "c.toml"
     file.write_text(text)
-    found = read_config(file, "fit", KNOWN)
-    assert found == {"method_settings": {"alpha": 0.4, "start": "prop"}}
+    result = read_config(file, "fit", KNOWN)
+    assert result == {"method_settings": {"alpha": 0.4, "start": "prop"}}
 
 
 def test_settings_come_back(tmp_path):
     file = tmp_path / "c.toml"
-    given = {"rounds": 2, "mixup": False, "start": 'a "b" = c', "weights": [0.5, 1.0]}
-    file.write_text(to_toml({"set": given}))
-    assert read_config(file, "fit", KNOWN) == {"method_settings": given}
+    arguments = {"rounds": 2, "mixup": False, "start": 'a "b" = c', "weights": [0.5, 1.0]}
+    file.write_text(to_toml({"set": arguments}))
+    assert read_config(file, "fit", KNOWN) == {"method_settings": arguments}
 
 
 @pytest.mark.parametrize(

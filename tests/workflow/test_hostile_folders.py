@@ -222,8 +222,8 @@ DAMAGE = {
 def test_damaged_parts_are_thrown_away(folder, stopped, case):
     DAMAGE[case](stopped)
     with pytest.warns(DiscardedWorkWarning, match=r"out\.csv was damaged"):
-        made = predict_files("model", "other.parquet", output="out.csv")
-    assert made.rows_before == 0
+        written = predict_files("model", "other.parquet", output="out.csv")
+    assert written.rows_before == 0
     assert (folder / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()
     assert not stopped.exists()
 
@@ -272,8 +272,8 @@ def test_damaged_trials_are_thrown_away(folder, kind):
     else:
         (place / "trials.db").mkdir()
     with pytest.warns(DiscardedWorkWarning, match="damaged"):
-        made = tune_files("rows.parquet", output="new", trials=1, **OPTIONS)
-    assert len(made.tuning.trials) == 1
+        trained = tune_files("rows.parquet", output="new", trials=1, **OPTIONS)
+    assert len(trained.tuning.trials) == 1
 
 
 @pytest.mark.parametrize("data", [b"\xff\xfe", b"x" * (1 << 21)])

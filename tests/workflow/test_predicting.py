@@ -30,7 +30,7 @@ def expected(model, rows, prior=None):
 
 
 def test_the_result_is_that_of_python(folder):
-    made = predict_files("model", "other.parquet", output="out.parquet", key=["id", "age"])
+    written = predict_files("model", "other.parquet", output="out.parquet", key=["id", "age"])
     out = read("out.parquet")
     labels, chances = expected("model", "other.parquet")
     source = read("other.parquet")
@@ -39,8 +39,8 @@ def test_the_result_is_that_of_python(folder):
     assert out["age"] == source["age"]
     assert out["class"] == labels.tolist()
     np.testing.assert_allclose(out["p_yes"], chances[:, 0], rtol=1e-6)
-    assert (made.rows, made.rows_before) == (360, 0)
-    assert made.shares["yes"] == np.mean(labels == "yes")
+    assert (written.rows, written.rows_before) == (360, 0)
+    assert written.shares["yes"] == np.mean(labels == "yes")
     assert not list(folder.glob(".out*"))
 
 
@@ -135,9 +135,9 @@ def test_an_interrupted_run_goes_on(folder, monkeypatch, rows, output, after):
     predict_files("model", rows, output=whole, key=["id"])
     interrupted(after, monkeypatch, rows, output=output, key=["id"])
     assert not (folder / output).exists()
-    made = predict_files("model", rows, output=output, key=["id"])
-    assert made.rows_before == after * 16 // 64 * 64
-    assert made.rows == 360
+    written = predict_files("model", rows, output=output, key=["id"])
+    assert written.rows_before == after * 16 // 64 * 64
+    assert written.rows == 360
     assert (folder / output).read_bytes() == (folder / whole).read_bytes()
     assert not list(folder.glob(".out*"))
 
@@ -157,8 +157,8 @@ def test_stopped_after_the_last_row(folder, monkeypatch, name):
         patched.setattr(parts if name == "remove_folder" else parts.Parts, name, stop)
         with pytest.raises(KeyboardInterrupt):
             predict_files("model", "other.parquet", output="out.parquet")
-    made = predict_files("model", "other.parquet", output="out.parquet")
-    assert made.rows_before == made.rows == 360
+    written = predict_files("model", "other.parquet", output="out.parquet")
+    assert written.rows_before == written.rows == 360
     assert (folder / "out.parquet").read_bytes() == (folder / "whole.parquet").read_bytes()
     assert not list(folder.glob(".out*"))
 
@@ -186,8 +186,8 @@ def _other_rows(folder):
 def test_parts_of_something_else_are_not_used(folder, monkeypatch, change):
     interrupted(9, monkeypatch)
     options = change(folder)
-    made = predict_files("model", "other.parquet", output="out.parquet", **options)
-    assert made.rows_before == 0
+    written = predict_files("model", "other.parquet", output="out.parquet", **options)
+    assert written.rows_before == 0
     predict_files("model", "other.parquet", output="whole.parquet", **options)
     assert (folder / "out.parquet").read_bytes() == (folder / "whole.parquet").read_bytes()
 
@@ -198,9 +198,9 @@ def test_images_that_changed_are_predicted_again(folder, monkeypatch):
     monkeypatch.setattr(predicting, "_PART_ROWS", 16)
     interrupted(2, monkeypatch, rows="images.csv", images="images")
     (folder / "images" / "000.png").write_bytes((folder / "images" / "001.png").read_bytes())
-    made = predict_files("model", "images.csv", images="images", output="out.parquet")
-    assert made.rows_before == 0
-    assert made.rows == 60
+    written = predict_files("model", "images.csv", images="images", output="out.parquet")
+    assert written.rows_before == 0
+    assert written.rows == 60
 
 
 def test_an_existing_file_is_kept_or_replaced(folder):
@@ -228,12 +228,12 @@ def test_an_error_in_the_middle_writes_nothing(folder):
 
 @pytest.mark.usefixtures("folder")
 def test_evaluation_is_that_of_python():
-    found = evaluate_files("model", "other.parquet")
+    result = evaluate_files("model", "other.parquet")
     clf = unbag.load_model("model")
     rows = read_rows("other.parquet", bag="district", encoding=clf.encoding_)
     direct = unbag.evaluate(clf, unbag.Bags(rows.X, rows.bag_ids, clf.priors_))
-    assert str(found.evaluation) == str(direct)
-    assert found.report is None
+    assert str(result.evaluation) == str(direct)
+    assert result.report is None
 
 
 def test_evaluating_leaves_the_results_of_training_alone(folder):
@@ -247,18 +247,18 @@ def test_evaluating_leaves_the_results_of_training_alone(folder):
 
 
 def test_rows_of_the_training_are_told(folder):
-    found = evaluate_files("model", "rows.parquet", report="page.html")
-    assert any("trained on" in text or "training" in text for text in found.warnings)
+    result = evaluate_files("model", "rows.parquet", report="page.html")
+    assert any("trained on" in text or "training" in text for text in result.warnings)
     assert any("train" in text for text in _report(folder / "page.json")["warnings"])
 
 
 def test_other_priors_in_another_order(folder):
     text = "area,no,yes\nnorth,20,80\nsouth,70,30\nwest,50,50\n"
     (folder / "percent.csv").write_text(text)
-    found = evaluate_files("model", "other.parquet", priors="percent.csv", report="a.html")
+    result = evaluate_files("model", "other.parquet", priors="percent.csv", report="a.html")
     same = evaluate_files("model", "other.parquet", report="b.html")
-    assert str(found.evaluation) == str(same.evaluation)
-    assert any("percent" in note for note in found.notes)
+    assert str(result.evaluation) == str(same.evaluation)
+    assert any("percent" in note for note in result.notes)
 
 
 def _report(path):

@@ -33,7 +33,7 @@ def assert_same(one, other):
 
 
 def test_the_result_is_that_of_python(folder):
-    made = fit_files(
+    trained = fit_files(
         "rows.parquet", output="new", evaluation_share=0, validation_share=0, **OPTIONS
     )
     rows = read_rows("rows.parquet", bag="district")
@@ -43,41 +43,41 @@ def test_the_result_is_that_of_python(folder):
         standardize=False,
         **QUICK,
     ).fit(rows.X, rows.bag_ids)
-    assert_same(made.classifier, clf)
-    assert made.evaluation is None
-    assert "No rows were kept for an evaluation." in made.warnings
+    assert_same(trained.classifier, clf)
+    assert trained.evaluation is None
+    assert "No rows were kept for an evaluation." in trained.warnings
     assert json.loads((folder / "new" / "evaluation.json").read_text()) is None
 
 
 @pytest.mark.usefixtures("folder")
 def test_the_evaluation_is_that_of_python():
-    made = fit_files("rows.parquet", output="new", **OPTIONS)
+    trained = fit_files("rows.parquet", output="new", **OPTIONS)
     rows = read_rows("rows.parquet", bag="district")
     bags = unbag.Bags(rows.X, rows.bag_ids, unbag.ClassPriors(SHARES, list(BAGS), ["yes", "no"]))
     rest, untouched = bags.train_test_split(0.2, random_state=0)
     train_part, watched = rest.train_test_split(0.1 / 0.8, random_state=0)
     clf = unbag.UnbagClassifier(random_state=0, standardize=False, **QUICK)
     clf.fit_bags(train_part, held_out=watched)
-    assert_same(made.classifier, clf)
-    assert float(made.evaluation.accuracy) == float(unbag.evaluate(clf, untouched).accuracy)
-    assert made.classifier.history_["label_free_error"].shape == (2,)
+    assert_same(trained.classifier, clf)
+    assert float(trained.evaluation.accuracy) == float(unbag.evaluate(clf, untouched).accuracy)
+    assert trained.classifier.history_["label_free_error"].shape == (2,)
 
 
 @pytest.mark.parametrize("calibrate", [False, True])
 def test_the_band_of_the_error_curve_is_that_of_the_rows_it_is_on(folder, calibrate):
-    made = fit_files("rows.parquet", output="new", calibrate=calibrate, **OPTIONS)
+    trained = fit_files("rows.parquet", output="new", calibrate=calibrate, **OPTIONS)
     rows = read_rows("rows.parquet", bag="district")
     bags = unbag.Bags(rows.X, rows.bag_ids, unbag.ClassPriors(SHARES, list(BAGS), ["yes", "no"]))
     rest, _ = bags.train_test_split(0.2, random_state=0)
     _, watched = rest.train_test_split(0.1 / 0.8, random_state=0)
-    clf = made.classifier
+    clf = trained.classifier
     clf.calibration_ = None  # the curve is of the network alone
     direct = unbag.evaluate(clf, watched, test_prior=clf.test_prior_)
     assert float(direct.error) == pytest.approx(clf.history_["label_free_error"][-1])
     training = json.loads((folder / "new" / "report.json").read_text())["training"]
     low, high = direct.error.interval
     assert training["label_free_half_width"] == pytest.approx((high - low) / 2, rel=1e-4)
-    low, high = made.evaluation.error.interval
+    low, high = trained.evaluation.error.interval
     assert training["label_free_half_width"] > 1.2 * (high - low) / 2  # twice as many rows
 
 
@@ -97,13 +97,13 @@ def test_csv_and_parquet_and_several_files_give_the_same_model(folder):
 @pytest.mark.parametrize("rows", ["rows.npz", "images.csv"])
 def test_arrays_and_images(folder, rows):
     options = {**OPTIONS, "bag": None} if rows == "rows.npz" else {**OPTIONS, "images": "images"}
-    made = fit_files(rows, output="new", **options)
-    assert made.evaluation.n_rows == {"rows.npz": 72, "images.csv": 13}[rows]
+    trained = fit_files(rows, output="new", **options)
+    assert trained.evaluation.n_rows == {"rows.npz": 72, "images.csv": 13}[rows]
     assert (folder / "new" / "report.html").is_file()
 
 
 def test_options_of_training_reach_the_classifier(folder):
-    made = fit_files(
+    trained = fit_files(
         "rows.parquet",
         output="new",
         **{**OPTIONS, "method": "u-flood"},
@@ -117,13 +117,13 @@ def test_options_of_training_reach_the_classifier(folder):
         level=0.8,
         title="Mine",
     )
-    clf = made.classifier
+    clf = trained.classifier
     assert clf.settings_ == {"flood_level": 0.1}
     np.testing.assert_allclose(clf.test_prior_, [0.1, 0.9])
     assert clf.best_epoch_ is not None
     assert clf.calibration_ is not None
-    assert (made.evaluation.level, made.evaluation.sampling) == (0.8, "exact")
-    assert made.classifier.encoding_.columns == ("age", "city")
+    assert (trained.evaluation.level, trained.evaluation.sampling) == (0.8, "exact")
+    assert trained.classifier.encoding_.columns == ("age", "city")
     assert json.loads((folder / "new" / "report.json").read_text())["title"] == "Mine"
 
 
@@ -135,9 +135,9 @@ def test_classes_that_are_numbers_can_be_named_as_text():
     )
     pa.parquet.write_table(pa.table(columns), "long.parquet")
     options = {**OPTIONS, "priors": "long.parquet", "test_prior": {"1": 0.25, "0": 0.75}}
-    made = fit_files("rows.parquet", output="new", **options)
-    assert made.classifier.classes_.tolist() == [0, 1]
-    np.testing.assert_allclose(made.classifier.test_prior_, [0.75, 0.25])
+    trained = fit_files("rows.parquet", output="new", **options)
+    assert trained.classifier.classes_.tolist() == [0, 1]
+    np.testing.assert_allclose(trained.classifier.test_prior_, [0.75, 0.25])
 
 
 def test_notes_and_warnings_reach_the_report(folder):
@@ -146,7 +146,7 @@ def test_notes_and_warnings_reach_the_report(folder):
     )
     priors = (folder / "shares.csv").read_text().replace("district", "name") + "east,0.6,0.4\n"
     (folder / "shares.csv").write_text(priors)
-    made = fit_files("rows.parquet", output="new", **OPTIONS)
+    trained = fit_files("rows.parquet", output="new", **OPTIONS)
     report = json.loads((folder / "new" / "report.json").read_text())
     for part in (
         "no column 'district'",
@@ -154,9 +154,9 @@ def test_notes_and_warnings_reach_the_report(folder):
         "of column 'income' are missing",
         "'east'",
     ):
-        assert any(part in note for note in made.notes), part
+        assert any(part in note for note in trained.notes), part
         assert any(part in note for note in report["data"]["notes"]), part
-    assert list(made.warnings) == report["warnings"]
+    assert list(trained.warnings) == report["warnings"]
     assert report["data"]["files"] == ["rows.parquet", "shares.csv"]
 
 
@@ -168,9 +168,9 @@ def test_a_bag_that_the_held_out_rows_miss(folder):
     pa.parquet.write_table(table.set_column(index, "district", pa.array(names)), "rows.parquet")
     with (folder / "shares.csv").open("a") as file:
         file.write("tiny,0.9,0.1\n")
-    made = fit_files("rows.parquet", output="new", **OPTIONS)
-    assert made.evaluation is not None
-    assert made.classifier.priors_.n_bags + made.evaluation.n_bags >= 7
+    trained = fit_files("rows.parquet", output="new", **OPTIONS)
+    assert trained.evaluation is not None
+    assert trained.classifier.priors_.n_bags + trained.evaluation.n_bags >= 7
 
 
 def test_the_config_makes_the_same_model_again(folder):
@@ -241,8 +241,8 @@ def test_options_are_checked_before_files_are_read(make, wrong):
 
 @pytest.mark.usefixtures("folder")
 def test_a_network_of_the_user_need_not_fit_other_rows():
-    made = fit_files("rows.parquet", output="new", **OPTIONS, model=OwnNetwork())
-    assert isinstance(made.classifier.module_, OwnNetwork)
+    trained = fit_files("rows.parquet", output="new", **OPTIONS, model=OwnNetwork())
+    assert isinstance(trained.classifier.module_, OwnNetwork)
 
 
 class OwnNetwork(torch.nn.Module):
@@ -305,10 +305,10 @@ def test_a_stopped_fit_goes_on(folder, stop, where, name, after):
     place = getattr(importlib.import_module(module), owner)
     stop(place, name, after)
     assert (folder / ".new.work").is_dir()
-    made = fit_files("rows.parquet", output="new", **{**OPTIONS, "epochs": 6})
+    trained = fit_files("rows.parquet", output="new", **{**OPTIONS, "epochs": 6})
     assert not (folder / ".new.work").exists()
     undisturbed = fit_files("rows.parquet", output="other", **{**OPTIONS, "epochs": 6})
-    assert_same(made.classifier, undisturbed.classifier)
+    assert_same(trained.classifier, undisturbed.classifier)
     one, two = content(folder / "new"), content(folder / "other")
     assert one.keys() == two.keys()
     for file in ("model.safetensors", "encoding.json", "evaluation.json", "inspection.json"):
@@ -332,10 +332,10 @@ def test_training_is_not_done_again(stop, monkeypatch):
 @pytest.mark.usefixtures("folder")
 def test_another_run_does_not_use_what_a_stopped_one_left(stop):
     stop(training, "judge", 0)
-    made = fit_files("rows.parquet", output="new", **{**OPTIONS, "epochs": 3})
+    trained = fit_files("rows.parquet", output="new", **{**OPTIONS, "epochs": 3})
     fresh = fit_files("rows.parquet", output="other", **{**OPTIONS, "epochs": 3})
-    assert made.classifier.n_iter_ == 3
-    assert_same(made.classifier, fresh.classifier)
+    assert trained.classifier.n_iter_ == 3
+    assert_same(trained.classifier, fresh.classifier)
 
 
 def test_an_error_keeps_what_a_stopped_run_left(folder, stop):
@@ -379,14 +379,14 @@ def test_overwriting_keeps_files_of_the_user_and_no_old_results(folder):
 
 
 def test_tuning(folder):
-    made = tune_files("rows.parquet", output="new", trials=2, at_once=1, **OPTIONS)
-    assert len(made.tuning.trials) == 2
-    assert made.to_dict()["best_params"] == made.tuning.best_params
+    trained = tune_files("rows.parquet", output="new", trials=2, at_once=1, **OPTIONS)
+    assert len(trained.tuning.trials) == 2
+    assert trained.to_dict()["best_params"] == trained.tuning.best_params
     listed = json.loads((folder / "new" / "tuning.json").read_text())
     assert [trial["number"] for trial in listed] == [0, 1]
     assert not (folder / ".new.work").exists()
     loaded = unbag.load_model("new")
-    assert loaded.method == made.tuning.best_params.get("method", "prop")
+    assert loaded.method == trained.tuning.best_params.get("method", "prop")
     assert listed[0]["params"] == {}
     assert "trials = 2" in (folder / "new" / "config.toml").read_text()
 
@@ -397,9 +397,9 @@ def test_a_stopped_search_keeps_its_trials(monkeypatch):
         patched.setattr(training, "judge", lambda *_, **__: (_ for _ in ()).throw(Stop()))
         with pytest.raises(Stop):
             tune_files("rows.parquet", output="new", trials=2, at_once=1, **OPTIONS)
-    made = tune_files("rows.parquet", output="new", trials=3, at_once=1, **OPTIONS)
-    assert len(made.tuning.trials) == 3
-    scores = [trial["score"] for trial in made.tuning.trials]
+    trained = tune_files("rows.parquet", output="new", trials=3, at_once=1, **OPTIONS)
+    assert len(trained.tuning.trials) == 3
+    scores = [trial["score"] for trial in trained.tuning.trials]
     fresh = tune_files("rows.parquet", output="other", trials=2, at_once=1, **OPTIONS)
     assert scores[:2] == [trial["score"] for trial in fresh.tuning.trials]
 
@@ -430,11 +430,11 @@ def test_the_address_of_a_storage_is_not_kept(folder):
 
 @pytest.mark.usefixtures("folder")
 def test_inspection_is_that_of_python():
-    found = inspect_files("rows.parquet", bag="district", priors="shares.csv", leave_out=["age"])
+    result = inspect_files("rows.parquet", bag="district", priors="shares.csv", leave_out=["age"])
     rows = read_rows("rows.parquet", bag="district", leave_out=["age"])
     priors = unbag.ClassPriors(SHARES, list(BAGS), ["yes", "no"])
     sizes = [int((rows.bag_ids == bag).sum()) for bag in BAGS]
     direct = unbag.inspect(priors, sizes, X=rows.X, bag_ids=rows.bag_ids)
-    assert str(found.inspection) == str(direct)
-    assert "age" not in found.features
-    json.dumps(found.to_dict(), allow_nan=False)
+    assert str(result.inspection) == str(direct)
+    assert "age" not in result.features
+    json.dumps(result.to_dict(), allow_nan=False)

@@ -4,8 +4,8 @@ import functools
 import json
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -245,19 +245,20 @@ def tune_files(
         inspection = inspect_rows(inputs, seed, **intervals)
         clf = make_classifier({**options, "priors": inputs.bags().priors})
         _adapt(clf, inputs)
-        result = tune(
-            inputs.rows.X,
-            inputs.bag_ids,
-            clf,
-            n_trials=trials,
-            scoring=scoring,
-            validation_size=validation_share,
-            evaluation_size=evaluation_share,
-            storage=storage or _storage(optuna, work / "trials.db"),
-            at_once=at_once,
-            random_state=seed,
-            verbose=verbose,
-        )
+        with _naming_the_cause():
+            result = tune(
+                inputs.rows.X,
+                inputs.bag_ids,
+                clf,
+                n_trials=trials,
+                scoring=scoring,
+                validation_size=validation_share,
+                evaluation_size=evaluation_share,
+                storage=storage or _storage(optuna, work / "trials.db"),
+                at_once=at_once,
+                random_state=seed,
+                verbose=verbose,
+            )
         best = result.best_estimator
         best.encoding_ = inputs.rows.encoding
         judgement = judge(
@@ -273,6 +274,20 @@ def _storage(optuna: Any, file: Path) -> Any:
         discarded(f"The file of trials {file}", "was damaged")
     connect = functools.partial(sqlite3.connect, file, check_same_thread=False)
     return optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect})
+
+
+@contextmanager
+def _naming_the_cause() -> Iterator[None]:
+    """Make an OSError of what SQLite could not do, such as to write to a full disk."""
+    try:
+        yield
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, sqlite3.Error):
+            cause = cause.__cause__ or cause.__context__
+        if cause is None:
+            raise
+        raise OSError(f"The trials cannot be kept: {cause}.") from None
 
 
 def _is_database(file: Path) -> bool:

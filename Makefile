@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint bench bench-stack clean
+.PHONY: demo test test-slow fuzz lint bench bench-stack clean
 
 demo: $(READY)
 	$(BIN)/unbag demo
@@ -14,6 +14,13 @@ test: $(READY) lint
 
 test-slow: $(READY)
 	$(BIN)/pytest -n auto -m slow
+
+# A hundred thousand cases by default: make fuzz FUZZ_CASES=1000 FUZZ_SEED=7
+FUZZ_CASES ?= 100000
+FUZZ_SEED ?= $(shell date +%Y%m%d)
+fuzz: $(READY)
+	FUZZ_CASES=$(FUZZ_CASES) FUZZ_SEED=$(FUZZ_SEED) $(BIN)/pytest -n 0 tests/fuzz
+	FAULT_POINTS=1000 $(BIN)/pytest -n 0 -s -m slow tests/faults
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -10,9 +10,11 @@ from unbag.files import (
     new_file,
     new_folder,
     read_regular,
+    scratch_file,
     settle_folder,
     was_interrupted,
     write_tensors,
+    write_together,
     write_whole,
 )
 
@@ -84,6 +86,50 @@ def test_a_temporary_file_that_becomes_a_link_is_refused(tmp_path, victim):
     with pytest.raises(OSError, match="symbolic"):
         planted()
     assert [p.name for p in tmp_path.iterdir()] == ["elsewhere"]
+
+
+def test_a_scratch_file_is_private_and_goes(tmp_path):
+    with scratch_file(tmp_path / "a.txt") as (temporary, mode):
+        assert stat.S_IMODE(temporary.stat().st_mode) == 0o600
+        assert mode & 0o600 == 0o600
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("moment", [0, 1])
+def test_files_written_together_appear_together(tmp_path, monkeypatch, moment, is_new):
+    one, other = tmp_path / "a.html", tmp_path / "a.json"
+    inner, calls = os.replace, []
+
+    def replace(*args, **kwargs):
+        calls.append(args)
+        if len(calls) > moment:
+            raise OSError(28, "No space left on device")
+        inner(*args, **kwargs)
+
+    if not is_new:
+        write_together({one: "old", other: "old"})
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", replace)
+        with pytest.raises(OSError, match="No space"):
+            write_together({one: "new", other: "new"})
+    assert len(list(tmp_path.iterdir())) == (0 if is_new else 2)
+    write_together({one: "new", other: "new\r\n"})
+    assert (one.read_bytes(), other.read_bytes()) == (b"new", b"new\r\n")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_folder_that_cannot_be_synced_is_no_error(tmp_path, monkeypatch):
+    inner = os.fsync
+
+    def sync(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(5, "Input/output error")
+        inner(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    write_whole(tmp_path / "a.txt", "x")
+    assert (tmp_path / "a.txt").read_text() == "x"
 
 
 def test_content_is_synced_before_the_name_and_the_folder_after(tmp_path, monkeypatch):

@@ -217,8 +217,7 @@ def test_what_killed_downloads_left_is_harmless_and_removed(publish, tmp_path):
     root.mkdir()
     half, stem = published[f"/mnist/{IMAGES}"][:20], Path(IMAGES).stem
     dead, alive, foreign = (
-        root / name
-        for name in (f".{stem}.00.tmp", f".{stem}.01.tmp", f".{IMAGES}.part")
+        root / name for name in (f".{stem}.00.tmp", f".{stem}.01.tmp", f".{IMAGES}.part")
     )
     for path in (dead, alive, foreign):
         path.write_bytes(half)

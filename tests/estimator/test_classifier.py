@@ -28,7 +28,12 @@ from torch import nn
 import unbag
 from unbag import UnbagClassifier, cross_val_predict
 from unbag.evaluation import label_free_accuracy
-from unbag.exceptions import InvalidInputError, MissingBagsWarning, TrainingDivergedError
+from unbag.exceptions import (
+    InvalidInputError,
+    MissingBagsWarning,
+    NotFiniteError,
+    TrainingDivergedError,
+)
 from unbag.methods import UPRR, get_method
 
 K = 3
@@ -820,3 +825,29 @@ def test_rows_of_the_training_are_recognised(data):
     rows = X + 1e-6
     report = unbag.evaluate(clf, rows, ids)
     assert float(report.accuracy) == pytest.approx(clf.score(rows, ids))
+
+
+def test_rows_for_which_the_network_overflows_are_an_error_that_names_them(data):
+    X, ids, _ = data
+    clf = make(model="linear", standardize=False).fit(X, ids)
+    far = np.tile(X, (100, 1)).astype(np.float32)  # in several parts
+    clf.module_ = clf.module_.requires_grad_(False)
+    for parameter in clf.module_.parameters():
+        parameter.mul_(1e3)
+    far[[3, 40]] = 3e38
+    for call in (clf.predict_proba, clf.predict, lambda rows: clf.score(rows, np.tile(ids, 100))):
+        with pytest.raises(NotFiniteError, match=r"finite numbers, got others for the rows 3, 40"):
+            call(far)
+    assert np.isfinite(clf.predict_proba(np.delete(far, [3, 40], 0))).all()
+    assert pickle.loads(pickle.dumps(NotFiniteError((1, 2)))).rows == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda x: x.to_sparse(), lambda x: x.to("meta"), lambda _: None]
+)
+def test_rows_without_plain_values_are_refused(data, change):
+    X, ids, _ = data
+    given = change(torch.tensor(X))
+    for call in (make().fit, lambda rows, _: make().fit(X, ids).predict(rows)):
+        with pytest.raises(InvalidInputError, match=r"X must be .*(dense|rows of shape)"):
+            call(given, ids)

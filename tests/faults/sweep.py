@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import pickle
+import re
 import shutil
 import sys
 import traceback
@@ -30,32 +31,40 @@ FAULTS = (
     ("map", errno.ENOMEM, False, "memory"),
     ("allocation", errno.ENOMEM, False, "memory"),
 )
+SQLITE = {
+    "No space left on device": ("disk is full",),
+    "Disk quota exceeded": ("disk I/O error", "disk is full"),
+    "Input/output error": ("disk I/O error",),
+    "memory": ("Cannot allocate",),
+}
 FIT = "rows.csv --bag district --priors shares.csv --method prop --epochs 2 --width 8"
 COMMANDS = {
     "fit": (f"fit {FIT} --output made", "made"),
     "tune": (f"tune {FIT} --trials 2 --output made", "made"),
     "predict": ("predict model other.parquet --key id --output made.parquet", "made.parquet"),
     "predict CSV": ("predict model rows.csv --output made.csv", "made.csv"),
+    "predict odd CSV": ("predict model odd.csv --key id --output made.csv", "made.csv"),
     "evaluate": ("evaluate model other.parquet --report made.html", "made.html"),
     "export": ("export model --output made.onnx", "made.onnx"),
 }
-_SLACK = 400  # seconds after which a run is taken to hang
 
 
-def main(name: str, folder: Path, points: int) -> dict:
+def prepare(name: str, folder: Path) -> tuple[str, str]:
+    """Import all that a command needs before the forks; the command, and what it makes."""
     import torch
 
     from unbag.methods import fitting
     from unbag.workflow import predicting
 
     if name in ("export", "evaluate", "tune", "fit"):
-        import unbag.estimator.exporting  # noqa: F401 — imported once, before the forks
+        import unbag.estimator.exporting
         import unbag.report  # noqa: F401
     if name == "export":
         import onnx  # noqa: F401
     if name == "tune":
-        import optuna.storages  # noqa: F401
         import sqlite3  # noqa: F401
+
+        import optuna.storages  # noqa: F401
     fitting.fit_many.__kwdefaults__["checkpoint_seconds"] = 0.0
     predicting._BATCH_ROWS = predicting._PART_ROWS = 128
     torch.set_num_threads(1)
@@ -64,11 +73,16 @@ def main(name: str, folder: Path, points: int) -> dict:
     from commands import run
 
     run(f"{command.split()[0]} none none --priors none --output none.csv")  # imports what is lazy
+    return command, output
+
+
+def main(name: str, folder: Path, points: int) -> dict:
+    command, _ = prepare(name, folder)
     shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
     before = files(folder)
     whole = forked(shim, command, None)
     assert whole["code"] == 0, whole
-    expected = result(folder, output)
+    expected = result(folder)
     assert expected
     remove(folder)
     wrong, done = [], {}
@@ -79,9 +93,9 @@ def main(name: str, folder: Path, points: int) -> dict:
         for moment in chosen:
             fault = (KINDS.index(kind), int(moment), error, int(stays))
             told = forked(shim, command, fault)
-            problem = problem_of(told, words, folder, output, expected, before)
+            problem = problem_of(told, words, folder, expected, before)
             again = forked(shim, command, None) if told["code"] else told
-            if again["code"] != 0 or result(folder, output) != expected:
+            if again["code"] != 0 or result(folder) != expected:
                 problem = problem or f"the same command did not go on: {again['text'][-500:]}"
             if problem:
                 wrong.append([kind, errno.errorcode[error], int(moment), problem])
@@ -89,17 +103,15 @@ def main(name: str, folder: Path, points: int) -> dict:
     return {"command": name, "points": done, "wrong": wrong}
 
 
-def problem_of(told, words, folder, output, expected, before) -> str | None:
+def problem_of(told, words, folder, expected, before) -> str | None:
     """What is not as it must be after a fault; None where all is."""
     if told["code"] not in (0, 1):
         return f"exit code {told['code']}: {told['text'][-1500:]}"
-    now = result(folder, output)
+    now = result(folder)
     if told["code"] == 0:
         return None if now == expected else "the result differs, and nobody was told"
-    if words == "memory" and "memory" not in told["text"]:
-        if "Cannot allocate" not in told["text"]:
-            return f"the cause is not named: {told['text'][-500:]}"
-    elif words.casefold() not in told["text"].casefold():
+    named = (words, *SQLITE.get(words, ()))
+    if not any(word in told["text"] for word in named):
         return f"the cause is not named: {told['text'][-500:]}"
     if any(name for name in now if not name.startswith(".")) and now != expected:
         return f"half of a result: {sorted(now)}"
@@ -140,10 +152,8 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def result(folder: Path, output: str) -> dict[str, bytes]:
+def result(folder: Path) -> dict[str, bytes]:
     """All files that the command made, without dates and times."""
-    import re
-
     made = {}
     for path, data in files(folder).items():
         if "made" in path.split("/")[0] and not path.startswith("."):
@@ -161,4 +171,4 @@ def remove(folder: Path) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    print(json.dumps(main(sys.argv[1], Path(sys.argv[2]).resolve(), int(sys.argv[3]))))
+    print(json.dumps(main(sys.argv[1], Path(sys.argv[2]).resolve(), int(sys.argv[3]))))  # noqa: T201

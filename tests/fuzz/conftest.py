@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _timed(request):
+def _timed():
     before, known = time.perf_counter(), set(fuzzing.COUNTS)
     yield
     for kind in set(fuzzing.COUNTS) - known:

@@ -45,7 +45,8 @@ _CHUNK = 1000  # cases of one call of Hypothesis, which remembers all of them
 # One sentence in the form "X must be A, got B; remedy."
 _TEMPLATE = re.compile(r".+ must .+, got .+", re.DOTALL)
 _OTHER_FORMS = re.compile(
-    r".* is refused: .+|UnbagClassifier (needs at least 2 classes|requires y)|.* diverged", re.DOTALL
+    r".* is refused: .+|UnbagClassifier (needs at least 2 classes|requires y)|.* diverged",
+    re.DOTALL,
 )
 _SCIKIT_LEARN = "sklearn/utils/validation.py"
 
@@ -78,7 +79,9 @@ def sweep(kind: str, cases: st.SearchStrategy[Any], check: Callable[[Any], bool]
         run()
         left, part = left - _CHUNK, part + 1
     share = counts["accepted"] / counts.total()
-    assert share >= LEAST_ACCEPTED, f"only {share:.0%} of the cases of {kind} were accepted"
+    assert share >= LEAST_ACCEPTED or counts.total() < 100, (
+        f"only {share:.0%} of the cases of {kind} were accepted"
+    )
 
 
 def outcome(function: Callable[[], Any]) -> tuple[Any, Exception | None]:

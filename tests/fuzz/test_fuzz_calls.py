@@ -6,14 +6,26 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from fuzzing import outcome, seeds, sweep
 from hypothesis import strategies as st
 
 import unbag
-from fuzzing import outcome, seeds, sweep
 from unbag import Bags, ClassPriors, UnbagClassifier, make_bags, tune
 
 NAMES = np.array(["a", "b", "c", "d"])
-ODD_ROWS = [None, "x", [], [1, 2], [[np.nan]], [[]], [["x"]], np.zeros((3, 0)), np.zeros(4), 7, object()]
+ODD_ROWS = [
+    None,
+    "x",
+    [],
+    [1, 2],
+    [[np.nan]],
+    [[]],
+    [["x"]],
+    np.zeros((3, 0)),
+    np.zeros(4),
+    7,
+    object(),
+]
 ODD_IDS = [None, "abc", [], ["a"], [None] * 40, 5, [["a"]], np.zeros(3), ["z"] * 40, {"a": 1}]
 
 
@@ -68,10 +80,14 @@ def test_bags():
         assert odd in (None, "value")
         np.testing.assert_array_equal(bags.bag_ids, ids)
         np.testing.assert_array_equal(bags.counts, np.bincount(index, minlength=len(theta)))
-        parts, error = outcome(lambda: bags.train_test_split(0.3, random_state=int(rng.integers(99))))
+        parts, error = outcome(
+            lambda: bags.train_test_split(0.3, random_state=int(rng.integers(99)))
+        )
         if error is None:  # no row is lost or repeated
             rows = np.concatenate([np.asarray(part.X) for part in parts])
-            assert sorted(map(tuple, rows.tolist())) == sorted(map(tuple, np.asarray(bags.X).tolist()))
+            assert sorted(map(tuple, rows.tolist())) == sorted(
+                map(tuple, np.asarray(bags.X).tolist())
+            )
         labels = rng.integers(0, theta.shape[1], len(X))
         made, error = outcome(lambda: make_bags(X, labels, theta, random_state=0))
         if error is None:
@@ -125,7 +141,12 @@ def test_estimates():
             )
         )
         checked, other = outcome(
-            lambda: unbag.inspect(priors, X=X, bag_ids=ids, **{n: o for n, o in options.items() if n in ("level", "sampling")})
+            lambda: unbag.inspect(
+                priors,
+                X=X,
+                bag_ids=ids,
+                **{n: o for n, o in options.items() if n in ("level", "sampling")},
+            )
         )
         if other is None:
             assert str(checked)
@@ -159,7 +180,7 @@ SETTINGS = {
 }
 SEARCHES = [None, {}, [1], 3, {"epochs": [1]}, {"width": (1, 4)}, {"width": (4, 1)}, {1: [1]},
             {"method": ["x"]}, {"method": ["prop", "u-prr"]}, {"learning_rate": (0, 1, "log")},
-            {"learning_rate": (1e-3, "x")}, {"dropout": []}, {"dropout": "x"}, {"x": [1]}]  # fmt: skip
+            {"learning_rate": (1e-3, "x")}, {"dropout": []}, {"x": [1]}]  # fmt: skip
 
 
 def test_fits():
@@ -190,7 +211,16 @@ def test_fits():
                 assert sum(map(float, shares.shares)) == pytest.approx(1)
         if rng2.random() < 0.2:
             search = rng2.choice(SEARCHES)
-            outcome(lambda: tune(given, ids, UnbagClassifier(priors, **options), search=search, n_trials=1, storage=None))
+            outcome(
+                lambda: tune(
+                    given,
+                    ids,
+                    UnbagClassifier(priors, **options),
+                    search=search,
+                    n_trials=1,
+                    storage=None,
+                )
+            )
         return True
 
     sweep("fits", st.tuples(drawn(), FORMS), check)

@@ -9,16 +9,35 @@ import sys
 
 import numpy as np
 import pytest
+from fuzzing import content, outcome, seeds, sweep
 from hypothesis import strategies as st
 
-from fuzzing import content, outcome, seeds, sweep
 from unbag import load_model
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
 WEIGHTS = "model.safetensors"
 FILES = ("model.json", WEIGHTS, "encoding.json")
-VALUES = [None, True, 0, -1, 1, 2, 0.5, 1e308, 2**31, 2**70, "", "x", "mlp", "../x", [], {}, [[]], [0.5, 0.5]]
-DAMAGE = ("none", "byte", "byte", "cut", "more", "key", "key", "key", "gone", "link", "pipe", "folder", "header", "names", "number")  # fmt: skip
+VALUES = [
+    None,
+    True,
+    0,
+    -1,
+    1,
+    2,
+    0.5,
+    1e308,
+    2**31,
+    2**70,
+    "",
+    "x",
+    "mlp",
+    "../x",
+    [],
+    {},
+    [[]],
+    [0.5, 0.5],
+]
+DAMAGE = ("none", "byte", "byte", "cut", "more", "key", "key", "key", "gone", "link", "pipe", "folder", "header", "names", "number")  # noqa: E501 # fmt: skip
 
 
 def places(values, path=()):
@@ -66,7 +85,9 @@ def damage(folder, how: str, name: str, rng: random.Random, victim) -> None:
         (folder / WEIGHTS).write_bytes(data)
     elif how == "number":  # of the weights
         place = len(data) - 4 * rng.randrange(1, 40)
-        data[place : place + 4] = np.float32(rng.choice([np.nan, np.inf, 3e38, -1e30, 0, 1.5])).tobytes()
+        data[place : place + 4] = np.float32(
+            rng.choice([np.nan, np.inf, 3e38, -1e30, 0, 1.5])
+        ).tobytes()
         path.write_bytes(data)
     elif how == "names":
         try:
@@ -137,6 +158,9 @@ def test_model_folders(folder, tmp_path):
 
     kinds = st.lists(st.sampled_from(DAMAGE), min_size=1, max_size=2)
     cases = st.tuples(
-        st.one_of(st.just(["none"]), st.just(["none"]), kinds), st.sampled_from(FILES), st.booleans(), seeds()
+        st.one_of(st.just(["none"]), st.just(["none"]), kinds),
+        st.sampled_from(FILES),
+        st.booleans(),
+        seeds(),
     )
     sweep("model folders", cases, check)

@@ -10,17 +10,30 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 import torch
+from fuzzing import outcome, seeds, sweep
 from hypothesis import strategies as st
 
-from fuzzing import outcome, seeds, sweep
 from unbag import ClassPriors
 from unbag.io import read_priors
 
 BAGS = ["north", "south", "007", "1", "a b", "Ü", "x;y", 'q"', "2024-05-01", "NA", "l\nb", "-3"]
 CLASSES = ["yes", "no", "maybe", "<b>", "c d", "ß", "class 4", "0"]
-WRONG = ["", "x", "nan", "-1", "1e400", "inf", "1.5.2", "0,3,1", "1 000", "∞", "1e-400", "%", "9" * 400]
+WRONG = [
+    "",
+    "x",
+    "nan",
+    "-1",
+    "1e400",
+    "inf",
+    "1.5.2",
+    "0,3,1",
+    "1 000",
+    "∞",
+    "1e-400",
+    "%",
+    "9" * 400,
+]
 
 
 @st.composite
@@ -90,8 +103,10 @@ def _parquet(rows: list[list[str]]) -> bytes:
             return pa.array(values)
 
     names = rows[0]
-    columns = [column([row[i] for row in rows[1:]]) if i else pa.array([r[0] for r in rows[1:]])
-               for i in range(len(names))]
+    columns = [
+        column([row[i] for row in rows[1:]]) if i else pa.array([r[0] for r in rows[1:]])
+        for i in range(len(names))
+    ]
     out = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_arrays(columns, names=names), out)
     return out.getvalue().to_pybytes()
@@ -128,10 +143,14 @@ ODD = [None, "x", b"x", np.nan, -0.1, np.inf, 1e300, 2**70, 1j, object(), [], [0
 @st.composite
 def tables(draw):
     m, k = draw(st.integers(1, 6)), draw(st.integers(2, 5))
-    form = draw(st.sampled_from(["array", "list", "dict", "dicts", "pandas", "polars", "torch", "priors"]))
+    form = draw(
+        st.sampled_from(["array", "list", "dict", "dicts", "pandas", "polars", "torch", "priors"])
+    )
     scale = draw(st.sampled_from([1, 1, 1, 1 + 1e-9, 1.01, 100]))
     odd = draw(st.sampled_from([None] * 4 + [*ODD]))
-    ids = draw(st.sampled_from([["a", "b", "c", "d", "e", "f"], range(6), [True, 5, "5", 0.5, "x", None]]))
+    ids = draw(
+        st.sampled_from([["a", "b", "c", "d", "e", "f"], range(6), [True, 5, "5", 0.5, "x", None]])
+    )
     rng = np.random.default_rng(draw(seeds()))
     theta = rng.dirichlet(np.ones(k), m) * scale
     return theta, list(ids)[:m], list("uvwxy")[:k], form, odd
@@ -147,10 +166,13 @@ def test_tables_of_priors():
             "array": lambda: np.array(rows, dtype=object if odd is not None else float),
             "list": lambda: rows,
             "dict": lambda: dict(zip(ids, rows, strict=True)),
-            "dicts": lambda: {b: dict(zip(classes, r, strict=True)) for b, r in zip(ids, rows, strict=True)},
+            "dicts": lambda: {
+                b: dict(zip(classes, r, strict=True)) for b, r in zip(ids, rows, strict=True)
+            },
             "pandas": lambda: pd.DataFrame(rows, index=ids, columns=classes),
             "polars": lambda: pl.DataFrame(
-                {"bag": ids, **{c: [r[j] for r in rows] for j, c in enumerate(classes)}}, strict=False
+                {"bag": ids, **{c: [r[j] for r in rows] for j, c in enumerate(classes)}},
+                strict=False,
             ),
             "torch": lambda: torch.tensor(theta),
             "priors": lambda: ClassPriors(rows, ids, classes),

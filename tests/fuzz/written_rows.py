@@ -3,13 +3,25 @@
 import random
 from dataclasses import dataclass
 
-from hypothesis import strategies as st
-
 from fuzzing import seeds
+from hypothesis import strategies as st
 
 WORDS = ("", "NA", "NaN", "nan", "null", "NULL")  # missing values
 LETTERS = "abcxyzÅü ß'._-/:#=%$\\\t;|0189"
-ODD = ["\n", "\r\n", "\r", '"', '""', ",", "\u2028", "\x85", "\u202e", "\U0001f600", "\x1b", "a\n\nb"]
+ODD = [
+    "\n",
+    "\r\n",
+    "\r",
+    '"',
+    '""',
+    ",",
+    "\u2028",
+    "\x85",
+    "\u202e",
+    "\U0001f600",
+    "\x1b",
+    "a\n\nb",
+]
 KINDS = ("float", "int", "text", "bool", "date", "time", "odd text", "mixed", "missing", "huge")
 
 
@@ -17,23 +29,31 @@ def value(kind: str, rng: random.Random) -> str:
     """The text of one cell."""
     match kind:
         case "float":
-            return repr(rng.choice([rng.gauss(0, 1), rng.uniform(-1e6, 1e6), round(rng.random(), 2)]))
+            return repr(
+                rng.choice([rng.gauss(0, 1), rng.uniform(-1e6, 1e6), round(rng.random(), 2)])
+            )
         case "int":
-            return str(rng.choice([rng.randrange(5), rng.randrange(-1000, 1000), rng.randrange(2**40)]))
+            return str(
+                rng.choice([rng.randrange(5), rng.randrange(-1000, 1000), rng.randrange(2**40)])
+            )
         case "text":
             return "".join(rng.choices("abcdeABC", k=rng.randrange(1, 5)))
         case "bool":
             return rng.choice(["true", "false", "True", "False", "TRUE", "FALSE"])
         case "date":
-            return f"{rng.randrange(1, 9999):04d}-{rng.randrange(1, 13):02d}-{rng.randrange(1, 29):02d}"
+            month, day = rng.randrange(1, 13), rng.randrange(1, 29)
+            return f"{rng.randrange(1, 9999):04d}-{month:02d}-{day:02d}"
         case "time":
-            return f"{rng.randrange(1700, 2200):04d}-05-{rng.randrange(1, 29):02d} {rng.randrange(24):02d}:07:59"
+            day, hour = rng.randrange(1, 29), rng.randrange(24)
+            return f"{rng.randrange(1700, 2200):04d}-05-{day:02d} {hour:02d}:07:59"
         case "odd text":
             return "".join(rng.choices([*LETTERS, *ODD], k=rng.randrange(0, 8)))
         case "missing":
             return rng.choice(WORDS)
         case "huge":
-            return rng.choice(["1e308", "-1e300", "3e38", "1e19", "inf", "-inf", "1e-320", "9" * 19, "0", "2"])
+            return rng.choice(
+                ["1e308", "-1e300", "3e38", "1e19", "inf", "-inf", "1e-320", "9" * 19, "0", "2"]
+            )
         case _:
             return value(rng.choice([k for k in KINDS if k != "mixed"]), rng)
 
@@ -85,7 +105,9 @@ def csv_files(draw, least_columns: int = 2) -> Written:
     data = ("\ufeff" * mark + text).encode()
     if damage is not None:
         data = _damaged(data, damage, delimiter, rng)
-    return Written(Table(names, cells), delimiter, data, damage is not None, damage in (None, "row"))
+    return Written(
+        Table(names, cells), delimiter, data, damage is not None, damage in (None, "row")
+    )
 
 
 def _line(cells: list[str], delimiter: str, quoting: float, rng: random.Random) -> str:

@@ -161,8 +161,12 @@ class TestBagIds:
         assert ids.dtype == "datetime64[D]"
         assert ids.tolist() == days
 
+    def test_very_long_ids(self, tmp_path):
+        with pytest.raises(InvalidInputError, match="at most 10,000 characters each, got one of"):
+            self.ids(tmp_path, ["a", "x" * 10_001])
+
     def test_times_that_differ_by_nanoseconds_are_not_merged(self, tmp_path):
-        with pytest.raises(InvalidInputError, match="bag column .* must be timestamp.us., got "):
+        with pytest.raises(InvalidInputError, match=r"bag column .* must be timestamp.us., got "):
             self.ids(tmp_path, pa.array([1, 2], pa.timestamp("ns")))
 
     def test_times(self, tmp_path):

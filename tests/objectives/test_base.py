@@ -415,8 +415,8 @@ def test_bags_of_any_integer_type(name, kind):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda logits, bags: (None, bags), "logits must be a torch.Tensor, got NoneType"),
-        (lambda logits, bags: (logits, None), "bag_index must be a torch.Tensor, got NoneType"),
+        (lambda _, bags: (None, bags), "logits must be a torch.Tensor, got NoneType"),
+        (lambda logits, _: (logits, None), "bag_index must be a torch.Tensor, got NoneType"),
         (lambda logits, bags: (logits.to_sparse(), bags), "logits must be a dense .* a sparse one"),
         (lambda logits, bags: (logits, bags.to_sparse()), "bag_index must be a dense .* sparse"),
         (lambda logits, bags: (logits.to("meta"), bags), "logits must be a dense .* meta device"),

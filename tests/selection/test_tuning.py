@@ -262,6 +262,12 @@ def test_a_search_in_which_all_fails(bags):
         ({"search": {"width": []}}, "search must be for 'width' a list"),
         ({"search": {"width": (1, 9, "linear")}}, "search must be for 'width' a list"),
         ({"search": {"method": ["magic"]}}, "method must be one of"),
+        ({"search": [1]}, "search must be a dict of at least one parameter"),
+        ({"search": {1: [1]}}, "search must be keyed by names of parameters, got 1"),
+        ({"search": {"width": (1, "x")}}, "each end of 'width' in search must be a number"),
+        ({"search": {"dropout": (0, float("inf"))}}, "each end of 'dropout' in search must be"),
+        ({"search": {"width": (1, 2**70)}}, "each end of 'width' in search must be a number"),
+        ({"search": {"learning_rate": (0, 1, "log")}}, "search must be .* above 0 for 'log'"),
         ({"search": {}}, "search must be a dict of at least one parameter"),
         ({"n_trials": 0}, "n_trials must be"),
         (

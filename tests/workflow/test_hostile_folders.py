@@ -7,6 +7,7 @@ trusted is thrown away with a warning; what fails leaves nothing behind.
 import itertools
 import json
 import os
+import sqlite3
 import stat
 import sys
 import warnings
@@ -23,7 +24,12 @@ import unbag
 from commands import content, run
 from small_files import QUICK, train
 from unbag import files
-from unbag.exceptions import DiscardedWorkWarning, InvalidInputError, ModelFolderError
+from unbag.exceptions import (
+    DiscardedWorkWarning,
+    InvalidInputError,
+    ModelFolderError,
+    NotFiniteError,
+)
 from unbag.workflow import evaluate_files, fit_files, predict_files, predicting, tune_files
 from unbag.workflow.outputs import hidden_folder, hold
 from unbag.workflow.parts import parts_folder
@@ -417,3 +423,45 @@ def test_trials_that_never_ended_are_not_listed(folder, monkeypatch):
 def test_a_new_model_has_no_work_left(folder):
     train(folder, "new")
     assert not list(folder.glob(".*"))
+
+
+def test_a_prediction_that_has_its_name_is_kept_when_removing_parts_fails(folder, monkeypatch):
+    def fail(*_, **__):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("unbag.workflow.parts.remove_folder", fail)
+        assert run("predict model other.parquet --output out.parquet").exit_code == 1
+    assert run("predict model other.parquet --output out.parquet").exit_code == 0
+    assert pa.parquet.read_table("out.parquet").num_rows == 360
+    assert not list(folder.glob(".*"))
+
+
+def test_rows_without_finite_predictions_are_named(folder, monkeypatch):
+    monkeypatch.setattr(predicting, "_BATCH_ROWS", 16)
+    inner = unbag.UnbagClassifier.predict_proba
+    seen = []
+
+    def overflowing(self, X, prior=None):
+        seen.append(len(X))
+        if len(seen) == 3:
+            raise NotFiniteError((1, 4))
+        return inner(self, X, prior)
+
+    monkeypatch.setattr(unbag.UnbagClassifier, "predict_proba", overflowing)
+    with pytest.raises(NotFiniteError, match="for the rows 33, 36;"):
+        predict_files("model", "other.parquet", output="out.csv")
+    assert not list(folder.glob("*out.csv*"))
+
+
+def test_a_full_disk_under_the_trials_names_the_cause(folder, monkeypatch):
+    def full(*_, **__):
+        try:
+            raise sqlite3.OperationalError("database or disk is full")
+        except sqlite3.Error as error:
+            raise RuntimeError("storage") from error
+
+    monkeypatch.setattr("unbag.workflow.training.tune", full)
+    with pytest.raises(OSError, match=r"The trials cannot be kept: database or disk is full\."):
+        tune_files("rows.parquet", output="new", trials=1, **OPTIONS)
+    assert not list(folder.glob("*new*"))

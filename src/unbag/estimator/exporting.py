@@ -129,7 +129,9 @@ def _check(onnxruntime: Any, path: Path, rows: NDArray[Any], expected: NDArray[A
             session.run(["probabilities", "class_index"], {"rows": rows[start:stop]})
             for start, stop in ((0, len(rows)), (0, 1))
         ]
-    except Exception as error:  # noqa: BLE001 — its errors share no base class
+    except Exception as error:  # noqa: BLE001 — its errors share no class of their own
+        if "bad_alloc" in str(error):
+            raise MemoryError("The exported model cannot be run; no file was written.") from None
         message = f"onnxruntime cannot run the exported model ({error}); no file was written."
         raise UnbagError(message) from None
     for probabilities, index in outputs:

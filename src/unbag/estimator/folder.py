@@ -42,6 +42,7 @@ DESCRIPTION, WEIGHTS, ENCODING = "model.json", "model.safetensors", "encoding.js
 _NAMES = (DESCRIPTION, WEIGHTS, ENCODING)
 _MAX_JSON = 1 << 25  # bytes; Python's objects are ten times as large
 _MAX_NESTED = 1 << 20  # lists and objects in a file of JSON
+_MAX_VALUES, _VALUES_PER_BAG = 400_000, 4  # in a file of JSON; ids are listed once or twice
 _MAX_HEADER = 1 << 22  # bytes of names and shapes before the first tensor
 _MAX_TENSORS = 10_000
 _DTYPES = {
@@ -90,8 +91,11 @@ def _check_file(path: Path) -> int:
     return status.st_size
 
 
-def read_json(path: Path, kind: type[_T]) -> _T:
-    """Read a JSON file of bounded size and given form."""
+def read_json(path: Path, kind: type[_T], n_bags: int = 0) -> _T:
+    """Read a JSON file of bounded size and given form.
+
+    It may hold some hundred thousand values, and more where a model has more bags than that.
+    """
     _check_file(path)
     try:
         data = read_regular(path, _MAX_JSON)
@@ -99,6 +103,9 @@ def read_json(path: Path, kind: type[_T]) -> _T:
         raise refusal(path, str(error)) from None
     if data.count(b"[") + data.count(b"{") > _MAX_NESTED:
         raise refusal(path, f"it has more than {_MAX_NESTED:,} lists and objects")
+    most = _MAX_VALUES + _VALUES_PER_BAG * n_bags
+    if data.count(b",") > most:
+        raise refusal(path, f"it has more than {most:,} values")
     try:
         return decode(data, kind)
     except SchemaError as error:
@@ -234,6 +241,6 @@ def _check_replaceable(target: Path) -> None:
 def holds_model(folder: Path) -> bool:
     """Whether a folder says that it holds a model of unbag, whole or not."""
     try:
-        return read_json(folder / DESCRIPTION, Format).format == FORMAT
+        return read_json(folder / DESCRIPTION, Format, _MAX_JSON).format == FORMAT
     except ModelFolderError:
         return False

@@ -108,7 +108,7 @@ def load_model(
     True
     """
     folder = model_folder(path)
-    description = _read_description(folder / DESCRIPTION)
+    description = _read_description(folder / DESCRIPTION, _count_bags(folder / WEIGHTS))
     try:
         return _Loading(folder, description).classifier(module)
     except ModelFolderError:
@@ -119,8 +119,17 @@ def load_model(
         raise refusal(folder / DESCRIPTION, str(error).rstrip(".")) from None
 
 
-def _read_description(path: Path) -> Description:
-    given = read_json(path, Format)
+def _count_bags(path: Path) -> int:
+    """Tell the number of bags by the shape of their priors, whose bytes must be in the file."""
+    try:
+        shape = TensorFile(path).shapes.get("priors", ())
+    except ModelFolderError:  # said when the weights are read
+        return 0
+    return shape[0] if shape else 0
+
+
+def _read_description(path: Path, n_bags: int) -> Description:
+    given = read_json(path, Format, n_bags)
     if given.format != FORMAT:
         remedy = "give a folder that `unbag fit` or clf.save wrote."
         raise refusal(path, "it is not of a model of unbag", remedy)
@@ -130,7 +139,7 @@ def _read_description(path: Path) -> Description:
     if version > FORMAT_VERSION:
         got = f"its format version is {version}, and this unbag reads {FORMAT_VERSION}"
         raise refusal(path, got, "update unbag.")
-    return read_json(path, Description)
+    return read_json(path, Description, n_bags)
 
 
 class _Loading:

@@ -228,19 +228,20 @@ def tune_files(
     with _run(arguments) as run:
         clf = make_classifier({**options, "priors": run.inputs.bags().priors})
         _adapt(clf, run.inputs)
-        result = tune(
-            run.inputs.rows.X,
-            run.inputs.bag_ids,
-            clf,
-            n_trials=trials,
-            scoring=scoring,
-            validation_size=validation_share,
-            evaluation_size=evaluation_share,
-            storage=storage or _storage(optuna, run.work / "trials.db"),
-            at_once=at_once,
-            random_state=seed,
-            verbose=verbose,
-        )
+        with _naming_the_cause():
+            result = tune(
+                run.inputs.rows.X,
+                run.inputs.bag_ids,
+                clf,
+                n_trials=trials,
+                scoring=scoring,
+                validation_size=validation_share,
+                evaluation_size=evaluation_share,
+                storage=storage or _storage(optuna, run.work / "trials.db"),
+                at_once=at_once,
+                random_state=seed,
+                verbose=verbose,
+            )
         return run.finish(result.best_estimator, result.held_out, result.training, tuning=result)
 
 
@@ -324,6 +325,20 @@ def _storage(optuna: Any, file: Path) -> Any:
         discarded(f"The file of trials {file}", "was damaged")
     connect = functools.partial(sqlite3.connect, file, check_same_thread=False)
     return optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect})
+
+
+@contextmanager
+def _naming_the_cause() -> Iterator[None]:
+    """Make an OSError of what SQLite could not do, such as to write to a full disk."""
+    try:
+        yield
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, sqlite3.Error):
+            cause = cause.__cause__ or cause.__context__
+        if cause is None:
+            raise
+        raise OSError(f"The trials cannot be kept: {cause}.") from None
 
 
 def _is_database(file: Path) -> bool:

@@ -1,0 +1,88 @@
+"""Kill commands at random moments, and run them again: the same result as without.
+
+usage: python kills.py COMMAND FOLDER KILLS SEED
+
+The folder has the files of ``small_files``. Each run is a fork of this process, which has imported
+everything. Signals are SIGKILL, SIGTERM and SIGINT. Prints one JSON object.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from sweep import COMMANDS, prepare, remove, result
+
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+
+
+def write_odd(folder: Path) -> None:
+    """A CSV file with blank lines, and line breaks in quotes."""
+    lines = (folder / "rows.csv").read_text().splitlines()
+    for i in range(1, len(lines), 3):
+        before, end = lines[i].rsplit(",", 1)
+        lines[i] = f'{before},"{end.strip(chr(34))}\n\n,"'
+    text = "\n".join(line + "\n\r\n" * (i % 5 == 0) for i, line in enumerate(lines))
+    (folder / "odd.csv").write_text(text, newline="")
+
+
+def main(name: str, folder: Path, kills: int, seed: int) -> dict:
+    write_odd(folder)
+    command, output = prepare(name, folder)
+    rng, counts, wrong = random.Random(seed), Counter(), []
+    start = time.perf_counter()
+    assert end(begin(command)) == 0
+    seconds = time.perf_counter() - start
+    expected = result(folder)
+    assert expected
+    while counts.total() < kills:
+        remove(folder)
+        killed = Counter()
+        for _ in range(rng.choice([1, 1, 1, 3])):
+            child, kind = begin(command), rng.choice(SIGNALS)
+            time.sleep(rng.uniform(0, seconds))
+            os.kill(child, kind)
+            if end(child) != 0:
+                killed[kind.name] += 1
+        counts += killed or Counter({"ended before": 1})
+        whole = result(folder)
+        if not same(whole, expected, name):
+            if whole and any("model.json" in path or path == output for path in whole):
+                wrong.append("half of a result")
+            code = end(begin(command))
+            if code != 0 or not same(result(folder), expected, name):
+                wrong.append(f"another result after {dict(killed)}, exit code {code}")
+    return {"command": name, "kills": dict(counts), "wrong": wrong}
+
+
+def same(one: dict[str, bytes], other: dict[str, bytes], name: str) -> bool:
+    """Whether results agree; a search that goes on draws other settings, so only its files do."""
+    return one.keys() == other.keys() if name == "tune" else one == other
+
+
+def begin(command: str) -> int:
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            from commands import run
+
+            code = run(command).exit_code
+        finally:
+            os._exit(code)
+    return child
+
+
+def end(child: int) -> int:
+    return os.waitpid(child, 0)[1]
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    arguments = (sys.argv[1], Path(sys.argv[2]).resolve(), int(sys.argv[3]), int(sys.argv[4]))
+    assert arguments[0] in COMMANDS
+    print(json.dumps(main(*arguments)))  # noqa: T201

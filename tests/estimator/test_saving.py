@@ -314,7 +314,7 @@ def test_the_encoding_comes_along(tmp_path, monkeypatch):
         def to_dict(self):
             return self.values
 
-    def from_dict(values):
+    def from_dict(values, row_shape=None):  # noqa: ARG001
         if values.get("kind") != "table":
             raise InvalidInputError("kind must be 'table', got something else.")
         return Encoding(values)

@@ -805,7 +805,7 @@ HOSTILE = {
     "a path as setting": (described(settings__checkpoint="/etc"), "settings must be"),
     "a list as setting": (
         described(settings__alpha=[1]),
-        "got alpha, where it must be",
+        "has no setting 'alpha'",
     ),
     "a number as name": (described(settings__device=1), "got device, where it must be text"),
     "an unknown precision": (described(settings__precision="int4"), "precision must be"),

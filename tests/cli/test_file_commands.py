@@ -15,7 +15,7 @@ import pytest
 import typer
 
 import unbag
-from commands import content, run
+from run_command import content, run
 from small_files import QUICK
 from unbag.cli import app, common, training, using
 from unbag.cli.common import parse_settings, parse_shares

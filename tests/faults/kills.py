@@ -69,7 +69,7 @@ def begin(command: str) -> int:
     if child == 0:
         code = 1
         try:
-            from commands import run
+            from run_command import run
 
             code = run(command).exit_code
         finally:

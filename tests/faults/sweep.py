@@ -70,7 +70,7 @@ def prepare(name: str, folder: Path) -> tuple[str, str]:
     torch.set_num_threads(1)
     os.chdir(folder)
     command, output = COMMANDS[name]
-    from commands import run
+    from run_command import run
 
     run(f"{command.split()[0]} none none --priors none --output none.csv")  # imports what is lazy
     return command, output
@@ -127,7 +127,7 @@ def forked(shim, command: str, fault) -> dict:
     if child == 0:
         os.close(read)
         try:
-            from commands import run
+            from run_command import run
 
             warnings.simplefilter("ignore")
             sys.unraisablehook = lambda *_: None

@@ -15,7 +15,7 @@ import pytest
 
 HERE = Path(__file__).parent
 POINTS = int(os.environ.get("FAULT_POINTS", "0"))  # per kind of fault; 0 for a coarse sweep
-COARSE = {"predict": 3, "evaluate": 3, "fit": 2}
+COARSE = {"predict": 2, "fit": 1}
 ALL = ("fit", "tune", "predict", "predict CSV", "evaluate", "export")
 
 pytestmark = pytest.mark.skipif(

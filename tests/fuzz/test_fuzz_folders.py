@@ -81,7 +81,7 @@ def damage(folder, how: str, name: str, rng: random.Random, victim) -> None:
         size = int.from_bytes((folder / WEIGHTS).read_bytes()[:8], "little")
         place = 8 + rng.randrange(size)
         data = bytearray((folder / WEIGHTS).read_bytes())
-        data[place] = rng.randrange(32, 127)
+        data[place : place + 1] = bytes([rng.randrange(32, 127)])
         (folder / WEIGHTS).write_bytes(data)
     elif how == "number":  # of the weights
         place = len(data) - 4 * rng.randrange(1, 40)

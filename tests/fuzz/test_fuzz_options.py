@@ -12,7 +12,7 @@ from fuzzing import check_message, content, outcome, seeds, sweep
 from hypothesis import strategies as st
 from written_rows import value
 
-from commands import message, run
+from run_command import message, run
 from unbag.workflow.config import load_toml, read_config, to_toml
 
 KNOWN = {

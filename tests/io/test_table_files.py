@@ -165,3 +165,18 @@ class TestBatches:
     def test_choice_of_columns(self, tmp_path):
         file = write(tmp_path / "a.csv", "x,y,z\n1,2,3\n")
         assert values(TableFiles(file), ["z", "x"]) == {"z": [3], "x": [1]}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("n", [2, 7])
+def test_a_file_that_has_other_rows_than_at_first(tmp_path, suffix, n):
+    path = tmp_path / f"a.{suffix}"
+    put = pa.csv.write_csv if suffix == "csv" else pq.write_table
+    put(pa.table({"x": [0, 1, 2, 3, 4]}), path)
+    table = TableFiles(path)
+    put(pa.table({"x": list(range(n))}), path)
+    if suffix == "csv" and n > 5:  # what was added is not read
+        assert sum(map(len, table.batches())) == 5
+        return
+    with pytest.raises(InvalidInputError, match=r"rows of .* must be 5 as at first, got (2|more)"):
+        list(table.batches())

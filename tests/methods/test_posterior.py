@@ -128,5 +128,5 @@ def test_the_interval_of_gains_is_that_of_their_mean_logarithm():
     margin = norm.ppf(0.95) * gains.std() / 50
     low, high = np.exp(gains.mean() - margin), np.exp(gains.mean() + margin)
     assert text.startswith("On 2,500 rows")
-    assert f"{np.exp(gains.mean()):.1f} times as often as chance" in text
+    assert f"{np.exp(gains.mean()):.2f} times as often as chance" in text
     assert f"(90% interval {low:.2f} to {high:.2f})" in text

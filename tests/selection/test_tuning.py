@@ -267,7 +267,7 @@ def test_a_search_in_which_all_fails(bags):
         ({"search": {"width": (1, "x")}}, "each end of 'width' in search must be a number"),
         ({"search": {"dropout": (0, float("inf"))}}, "each end of 'dropout' in search must be"),
         ({"search": {"width": (1, 2**70)}}, "each end of 'width' in search must be a number"),
-        ({"search": {"learning_rate": (0, 1, "log")}}, "search must be .* above 0 for 'log'"),
+        ({"search": {"learning_rate": (0, 1, "log")}}, "search must be .* for 'log', above 0"),
         ({"search": {}}, "search must be a dict of at least one parameter"),
         ({"n_trials": 0}, "n_trials must be"),
         (

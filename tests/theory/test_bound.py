@@ -269,7 +269,7 @@ def test_priors_without_full_rank_are_refused():
 
 def test_the_table_of_the_page_is_what_the_bound_gives():
     lines = PAGE.read_text(encoding="utf-8").splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("| a | rows a bag |")) + 2
+    start = next(i for i, line in enumerate(lines) if line.startswith("| a | rows per bag |")) + 2
     rows = [
         [float(cell.replace(",", "")) for cell in line.strip("| ").split("|")]
         for line in lines[start : start + 6]

@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).parents[1]))  # where it is run alone
 
 from bad_inputs import BAD_INPUTS, BadInput
 
-from commands import message, run
+from run_command import message, run
 from small_files import train, write_files
 
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"

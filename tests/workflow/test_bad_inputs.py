@@ -4,7 +4,7 @@ import pytest
 from bad_inputs import BAD_INPUTS
 from errors_page import PAGE, page
 
-from commands import content, message, run
+from run_command import content, message, run
 
 IDS = [f"{case.topic}: {case.wrong}" for case in BAD_INPUTS]
 # Messages of torch, sqlite, pyarrow and the like may differ between versions of them.

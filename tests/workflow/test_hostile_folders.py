@@ -21,7 +21,7 @@ import pyarrow.parquet
 import pytest
 
 import unbag
-from commands import content, run
+from run_command import content, run
 from small_files import QUICK, train
 from unbag import files
 from unbag.exceptions import (

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-import commands
+import run_command
 from unbag.methods import fitting
 from unbag.workflow import predicting
 
@@ -83,7 +83,7 @@ def run_here(monkeypatch):
     monkeypatch.setattr(predicting, "_PART_ROWS", 128)
 
     def end(command: str) -> None:
-        assert commands.run(command).exit_code == 0
+        assert run_command.run(command).exit_code == 0
 
     return end
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import unbag
-from commands import content
+from run_command import content
 from small_files import train
 from unbag.exceptions import UnbagError
 from unbag.io import read_rows

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import unbag
-from commands import content
+from run_command import content
 from small_files import BAGS, QUICK, SHARES, draw, train
 from unbag.exceptions import InvalidInputError
 from unbag.io import read_rows

@@ -168,8 +168,15 @@ class TableFiles:
         for i, part in enumerate(self._parts):
             if skip_rows < part.n_rows:
                 constants = {name: values[i] for name, values in self._in_folders.items()}
+                n_rows = skip_rows
                 for batch in part.batches(stored, batch_rows=batch_rows, skip_rows=skip_rows):
+                    n_rows += len(batch)
+                    if n_rows > part.n_rows:
+                        break
                     yield _cast(part.path, batch, constants, schema)
+                if n_rows != part.n_rows:  # it is damaged, or somebody changed it
+                    more = "more" if n_rows > part.n_rows else f"{n_rows:,}"
+                    raise invalid(f"rows of {part.path}", f"{part.n_rows:,} as at first", more)
             skip_rows = max(0, skip_rows - part.n_rows)
 
 

@@ -46,7 +46,7 @@ def test_rows_are_kept_out_and_calibrate():
     gains = np.log((eta * (THETA / replica.pooled_prior)[out.bag_index]).sum(1))
     assert fit.stop_reason.startswith(
         f"Trained with pseudo-labels. On {out.n_rows} rows that it was not trained on, it names "
-        f"the right bag {np.exp(gains.mean()):.1f} times as often as chance"
+        f"the right bag {np.exp(gains.mean()):.2f} times as often as chance"
     )
     assert gains.mean() > 0.04
 

@@ -66,7 +66,7 @@ class Sure(torch.nn.Module):
 
 @pytest.mark.parametrize(("trust", "expected"), [(0.0, [0.3, 0.7]), (1.0, [0.9, 0.1])])
 def test_trust_moves_between_the_shares_and_the_parts(trust, expected):
-    model = TabularModel({"sure": Sure()}, np.array([0.3, 0.7]), trust)
+    model = TabularModel({"sure": Sure()}, [1.0], np.array([0.3, 0.7]), trust)
     np.testing.assert_allclose(model(torch.zeros(2, 3)).exp(), [expected, expected])
 
 
@@ -81,7 +81,12 @@ def test_a_learner_that_has_not_seen_a_class_finds_it_unlikely():
 def test_an_empty_model_of_the_same_sizes_takes_the_tensors(x):
     rng = np.random.default_rng(0)
     kinds = [(k, len(Features.learn(k, x, rng).center)) for k in FEATURES]
-    sizes = {"features": kinds, "strengths": 2, "trees": {"forest": (3, 5, 2)}}
+    sizes = {
+        "features": kinds,
+        "strengths": 2,
+        "trees": {"forest": (3, 5, 2)},
+        "networks": (2, 3, 8),
+    }
     model = TabularModel.of_sizes(4, 3, **sizes)
     assert model.sizes == sizes
     assert model.find_problem(4) == ""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unbag.exceptions import MissingBagsWarning
 from unbag.identity import identify, select
-from unbag.ids import id_array, index_ids, match_ids
+from unbag.ids import id_array
 from unbag.priors import ClassPriors
 from unbag.rows import Rows, check_rows
 from unbag.validation import (
@@ -162,9 +162,11 @@ class Bags:
         """Keep the rows and bags, but take other class priors of the same bags and classes."""
         other = ClassPriors.of(priors)
         for name in ("bag_ids", "classes"):
-            known, given = getattr(self.priors, name), getattr(other, name)
-            if list(known) != list(given):
-                raise invalid("priors", f"a table of the {name} {shorten(known)}", shorten(given))
+            known, other_names = getattr(self.priors, name), getattr(other, name)
+            if list(known) != list(other_names):
+                raise invalid(
+                    "priors", f"a table of the {name} {shorten(known)}", shorten(other_names)
+                )
         changed = self.take(np.arange(self.n_rows))
         changed.priors = other
         return changed
@@ -281,21 +283,20 @@ def make_bags(
         f"the priors have the classes {shorten(table.classes)}; to name them, give a DataFrame "
         "with one column per class, or ClassPriors(..., classes=...)."
     )
-    known = index_ids("classes", table.classes)
-    label_index = match_ids("y", labels, known, source="y has", remedy=remedy)
+    label_index = table.encode_classes("y", labels, remedy=remedy)
     n_rows = _check_sizes(sizes, len(source), table.n_bags)  # (M,)
     if sampling == "exact":
         wanted = _largest_remainder(n_rows, table.values)  # (M, K)
     else:
         wanted = rng.multinomial(n_rows, table.values)
-    there = np.bincount(label_index, minlength=table.n_classes)  # (K,)
+    available = np.bincount(label_index, minlength=table.n_classes)  # (K,)
     taken = (np.cumsum(wanted, axis=0) - wanted) if disjoint else np.zeros_like(wanted)  # (M, K)
-    _check_supply(wanted, there - taken, table)
+    _check_supply(wanted, available - taken, table)
 
     # One shuffled pool of rows per class; disjoint bags cut consecutive pieces from it.
     order = rng.permutation(len(source))
     order = order[np.argsort(label_index[order], kind="stable")]
-    pools = np.split(order, np.cumsum(there)[:-1])
+    pools = np.split(order, np.cumsum(available)[:-1])
     draws = [
         pools[k][taken[m, k] :][: wanted[m, k]]
         if disjoint
@@ -327,12 +328,12 @@ def _check_sizes(sizes: Any, n: int, n_bags: int) -> NDArray[np.int64]:
         if n < n_bags:
             raise invalid("X", f"at least {n_bags} rows, one per bag", f"{n}", "give sizes.")
         sizes = n // n_bags
-    given = np.asarray(sizes)
-    if given.shape not in ((), (n_bags,)):
-        raise invalid("sizes", f"one number or {n_bags}, one for each bag", f"{given.shape}")
-    if given.dtype.kind not in "iu" or (given < 1).any():
-        raise invalid("sizes", "whole numbers of at least 1", shorten(given.ravel()))
-    return np.broadcast_to(given, (n_bags,)).astype(np.int64)
+    counts = np.asarray(sizes)
+    if counts.shape not in ((), (n_bags,)):
+        raise invalid("sizes", f"one number or {n_bags}, one for each bag", f"{counts.shape}")
+    if counts.dtype.kind not in "iu" or (counts < 1).any():
+        raise invalid("sizes", "whole numbers of at least 1", shorten(counts.ravel()))
+    return np.broadcast_to(counts, (n_bags,)).astype(np.int64)
 
 
 def _largest_remainder(sizes: NDArray[np.int64], theta: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ __all__ = [
     "MissingBagsWarning",
     "MissingDependencyError",
     "ModelFolderError",
+    "NotFiniteError",
     "NotSavedWarning",
     "RankError",
     "TrainingDivergedError",
@@ -24,6 +25,28 @@ class UnbagError(Exception):
 
 class InvalidInputError(UnbagError, ValueError):
     """An argument is not of the kind, shape or range that is allowed."""
+
+
+class NotFiniteError(InvalidInputError):
+    """A network gives numbers that are not finite for some rows.
+
+    Attributes
+    ----------
+    rows : tuple of int
+        Positions of these rows among those given.
+    """
+
+    def __init__(self, rows: tuple[int, ...]) -> None:
+        super().__init__(rows)
+        self.rows = rows
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(str, self.rows[:5]))
+        more = f" and {len(self.rows) - 5} more" if len(self.rows) > 5 else ""
+        return (
+            "X must be rows for which the network gives finite numbers, got others for the rows "
+            f"{shown}{more}; their values may be far from those of training: drop or correct them."
+        )
 
 
 class RankError(InvalidInputError):

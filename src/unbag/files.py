@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,12 @@ __all__ = [
     "new_folder",
     "read_regular",
     "remove_folder",
+    "scratch_file",
     "settle_folder",
     "sync",
     "was_interrupted",
     "write_tensors",
+    "write_together",
     "write_whole",
 ]
 
@@ -52,28 +54,43 @@ def new_file(path: Path) -> Iterator[Path]:
     ...     Path(folder, "a.txt").read_text()
     'whole'
     """
+    with scratch_file(path) as (temporary, mode):
+        yield temporary
+        _finish(temporary, mode)
+        temporary.replace(path)
+        sync(path.parent)
+
+
+def _finish(temporary: Path, mode: int) -> None:
+    """Bring what was written to the disk, and let those read it who may."""
+    descriptor = os.open(temporary, os.O_RDWR | _NO_LINKS)  # the writer may have replaced it
+    try:
+        if _IS_POSIX:
+            os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def scratch_file(path: Path) -> Iterator[tuple[Path, int]]:
+    """Give an empty file beside ``path``, which is gone afterwards, and the mode for others.
+
+    The file has an unpredictable name, and only this user can read it. The mode is the one that
+    the user's umask gives to new files.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{_prefix(path)}{secrets.token_hex(8)}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS
     descriptor = os.open(temporary, flags, 0o666)
     try:
-        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)  # as the user's umask wants it
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
         os.close(descriptor)
         temporary.chmod(0o600)
-        yield temporary
-        descriptor = os.open(temporary, os.O_RDWR | _NO_LINKS)  # the writer may have replaced it
-        try:
-            if _IS_POSIX:
-                os.fchmod(descriptor, mode)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        temporary.replace(path)
-        sync(path.parent)
-    except BaseException:
+        yield temporary, mode
+    finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        raise
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -81,6 +98,31 @@ def write_whole(path: Path, content: str | bytes) -> None:
     data = content.encode() if isinstance(content, str) else content
     with new_file(path) as temporary:
         temporary.write_bytes(data)
+
+
+def write_together(contents: Mapping[Path, str]) -> None:
+    """Write several files: all are on the disk before the first gets its name.
+
+    Where a name cannot be given, those of the new files that had none before are removed again.
+    """
+    with contextlib.ExitStack() as written:
+        temporaries = []
+        for path, content in contents.items():
+            temporary, mode = written.enter_context(scratch_file(path))
+            temporary.write_text(content, encoding="utf-8", newline="")
+            _finish(temporary, mode)
+            temporaries.append(temporary)
+        new = [path for path in contents if not os.path.lexists(path)]
+        try:
+            for temporary, path in zip(temporaries, contents, strict=True):
+                temporary.replace(path)
+        except BaseException:
+            for temporary, path in zip(temporaries, contents, strict=True):
+                if path in new and not temporary.exists():
+                    path.unlink(missing_ok=True)
+            raise
+        for folder in {path.parent for path in contents}:
+            sync(folder)
 
 
 def write_tensors(path: Path, tensors: dict[str, Any], metadata: dict[str, str]) -> None:
@@ -105,7 +147,7 @@ def _prefix(path: Path) -> str:
 
 
 def read_regular(path: Path, largest: int) -> bytes:
-    """Read a file that must be a regular one, no link and no pipe, of at most so many bytes."""
+    """Read a regular file (no link, no pipe) of at most this many bytes."""
     descriptor = os.open(path, os.O_RDONLY | _NO_LINKS | _AT_ONCE)
     with open(descriptor, "rb") as file:  # noqa: PTH123 — a descriptor has no path
         status = os.fstat(file.fileno())
@@ -117,9 +159,18 @@ def read_regular(path: Path, largest: int) -> bytes:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file or folder is on the disk."""
-    if path.is_dir() and not _IS_POSIX:  # only there a folder can be synced
-        return
+    """Wait until a file is on the disk, or, where the system can do that, the names in a folder.
+
+    What fails for a folder is no error: after a crash, the old names may be there.
+    """
+    if path.is_dir():
+        with contextlib.suppress(OSError):
+            _sync(path)
+    else:
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -160,7 +211,7 @@ def new_folder(target: Path, names: Collection[str], last: str) -> Iterator[Path
 
     A folder that is not there yet appears at once. In one that is there, files of the given names
     are replaced or removed, all others stay, and the folder itself stays too: it may be the
-    current one, or a disk of its own.
+    current one, or a mounted disk.
 
     Parameters
     ----------

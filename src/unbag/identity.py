@@ -43,13 +43,13 @@ def identify(rows: Any, index: NDArray[np.int64] | None = None) -> NDArray[np.in
     _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
     equal_to = first[inverse]  # (n,) the first row of the same hash
     repeated = np.flatnonzero(equal_to != np.arange(n))
-    there = equal_to[repeated]
+    first_rows = equal_to[repeated]
     pairs = zip(
         _chunks(rows, repeated if index is None else index[repeated]),
-        _chunks(rows, there if index is None else index[there]),
+        _chunks(rows, first_rows if index is None else index[first_rows]),
         strict=True,
     )
-    seen: dict[bytes, int] = {}  # rows that only share their hash with the first: hardly ever any
+    seen: dict[bytes, int] = {}  # rows that share only their hash with the first: very rare
     for (part, chunk), (_, known) in pairs:
         words = _words(chunk)
         for i in np.flatnonzero((words != _words(known)).any(1)):
@@ -89,7 +89,7 @@ def hash_rows(rows: Any, index: NDArray[np.int64] | None = None) -> NDArray[np.u
 def sketch(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Keep the smallest distinct hashes, at most ``SKETCH_SIZE`` of them, in ascending order.
 
-    Those of many rows are a random choice, by which other rows are still recognised.
+    Of many rows a random choice is kept, which still recognises other rows.
 
     Examples
     --------

@@ -14,6 +14,7 @@ from unbag.validation import detached, invalid, shorten
 __all__ = [
     "IdComparison",
     "IdIndex",
+    "check_length",
     "compare_ids",
     "id_array",
     "index_ids",
@@ -23,6 +24,7 @@ __all__ = [
 
 _PART = 1 << 20
 ID_KINDS = ("bool", "int", "float", "str", "date", "zoned date")
+LONGEST_ID = 10_000  # characters
 IdKey = tuple[str, Any]  # kind of an id and its plain value
 IdIndex = dict[IdKey, int]  # position of every known id
 
@@ -39,7 +41,7 @@ class IdComparison:
 
 def id_array(name: str, values: Any) -> NDArray[Any]:
     """Convert ids to a 1-D array, without numpy's merging of kinds in lists such as [1, "a"]."""
-    values = detached(values)
+    values = detached(name, values)
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
     keeps_kind = hasattr(values, "__array__")
@@ -70,12 +72,21 @@ def index_ids(name: str, ids: NDArray[Any]) -> IdIndex:
     if bad:
         remedy = "convert them to str, for example."
         raise invalid(name, "str, int, bool or dates, none missing", shorten(bad), remedy)
+    check_length(name, (key[1] for key in keys if key))
     index = {key: i for i, key in enumerate(keys) if key}
     if len(index) < len(keys):
         # The index keeps the last position of a repeated id, so the earlier ones stand out.
         repeated = [v for i, v in enumerate(ids) if index[keys[i] or ("", None)] != i]
         raise invalid(name, "all different", f"{shorten(repeated)} more than once")
     return index
+
+
+def check_length(name: str, values: Iterable[Any]) -> None:
+    """Refuse ids of which every copy and message would take much memory."""
+    longest = max((len(value) for value in values if isinstance(value, str)), default=0)
+    if longest > LONGEST_ID:
+        got = f"one of {longest:,}"
+        raise invalid(name, f"text of at most {LONGEST_ID:,} characters each", got)
 
 
 def match_ids(

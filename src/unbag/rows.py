@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from unbag.validation import as_float_array, invalid, is_frame, shorten
+from unbag.validation import as_float_array, check_dense, invalid, is_frame, shorten
 
 __all__ = ["Rows", "check_rows"]
 
@@ -25,6 +25,8 @@ def check_rows(
     if is_frame(X):
         feature_names = feature_names or [str(name) for name in X.columns]
         X = _read_frame(X)
+    if isinstance(X, torch.Tensor):
+        check_dense("X", X)
     rows: Rows = X.detach() if isinstance(X, torch.Tensor) else np.asarray(X)
     if rows.ndim < 2 or 0 in rows.shape:
         remedy = "use X.reshape(-1, 1) for a single feature." if rows.ndim == 1 else ""

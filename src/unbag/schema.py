@@ -37,7 +37,7 @@ def decode(data: bytes, kind: type[_T]) -> _T:
         raise SchemaError(f"it is no valid JSON ({error})") from None
 
 
-def convert(value: Any, kind: Any) -> Any:
+def convert(value: Any, kind: type[_T]) -> _T:
     """Check that a plain value is of a type."""
     try:
         return msgspec.convert(value, kind)

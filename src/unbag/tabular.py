@@ -8,9 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from unbag.models import MLP
 from unbag.trees import TreeEnsemble
 
-__all__ = ["FEATURES", "Features", "LearnerModel", "ShareModels", "TabularModel"]
+__all__ = ["FEATURES", "Features", "LearnerModel", "Networks", "ShareModels", "TabularModel"]
 
 _Floats = NDArray[np.float64]
 _FARTHEST = 4.0  # standard deviations at which numbers are cut
@@ -209,36 +210,75 @@ class LearnerModel(nn.Module):
         return torch.log_softmax(chance.log(), -1)
 
 
-class TabularModel(nn.Module):
-    r"""Mean of the log-probabilities of several models, mixed with the shares of all rows.
+class Networks(nn.Module):
+    """Mean of the log-probabilities of several MLPs.
 
-    .. math:: \log P(x) = a \, \frac1L \sum_l \log P_l(x) + (1 - a) \log p
+    Parameters
+    ----------
+    networks : sequence of MLP
+    """
+
+    def __init__(self, networks: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList(networks).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Log-probabilities (n, K) of rows (n, d)."""
+        parts = [torch.log_softmax(network(x), -1) for network in self.networks]
+        return torch.log_softmax(torch.stack(parts).mean(0), -1)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Number of networks, their depth and width."""
+        first = self.networks[0]
+        assert isinstance(first, MLP)
+        linears, _ = first.blocks()
+        return len(self.networks), len(linears), linears[0].out_features
+
+    @classmethod
+    def of_sizes(cls, n_columns: int, n_classes: int, sizes: tuple[int, int, int]) -> Self:
+        """Make networks of these sizes, whose weights are then filled."""
+        count, depth, width = sizes
+        return cls([MLP(n_columns, n_classes, depth=depth, width=width) for _ in range(count)])
+
+
+class TabularModel(nn.Module):
+    r"""Weighted log-probabilities of several models, mixed with the shares of all rows.
+
+    .. math:: \log P(x) = a \sum_l w_l \log P_l(x) + (1 - a) \log p
         \quad \text{up to a constant}
 
     Parameters
     ----------
     parts : dict of name to module
         From rows (n, d) to log-probabilities (n, K).
+    weights : sequence of float
+        w, one per part; they sum to 1.
     shares : array of shape (K,)
         p, the shares of all rows together.
     trust : float
         a: 0 predicts the shares, 1 what the parts say.
     """
 
+    weights: Tensor
     log_shares: Tensor
     trust: Tensor
 
-    def __init__(self, parts: dict[str, nn.Module], shares: _Floats, trust: float) -> None:
+    def __init__(
+        self, parts: dict[str, nn.Module], weights: Sequence[float], shares: _Floats, trust: float
+    ) -> None:
         super().__init__()
         self.parts = nn.ModuleDict(parts)
+        self.register_buffer("weights", torch.tensor(list(weights), dtype=torch.float64))
         self.register_buffer("log_shares", torch.as_tensor(np.log(shares), dtype=torch.float64))
         self.register_buffer("trust", torch.tensor(trust, dtype=torch.float64))
 
     def forward(self, x: Tensor) -> Tensor:
         """Log-probabilities (n, K) of rows (n, ...)."""
         x = x.flatten(1).double()
-        mean = torch.stack([part(x) for part in self.parts.values()]).mean(0)
-        return torch.log_softmax(self.trust * mean + (1 - self.trust) * self.log_shares, -1)
+        parts = torch.stack([part(x) for part in self.parts.values()])  # (L, n, K)
+        mixed = torch.einsum("l,lnk->nk", self.weights, parts)
+        return torch.log_softmax(self.trust * mixed + (1 - self.trust) * self.log_shares, -1)
 
     @property
     def sizes(self) -> dict[str, Any]:
@@ -246,10 +286,12 @@ class TabularModel(nn.Module):
         shares = self.parts["shares"]
         assert isinstance(shares, ShareModels)
         trees = {name: part for name, part in self.parts.items() if isinstance(part, TreeEnsemble)}
+        networks = [part for part in self.parts.values() if isinstance(part, Networks)]
         return {
             "features": [(f.kind, len(f.center)) for f in shares.features],  # type: ignore[arg-type]
             "strengths": shares.mixing.shape[1],
             "trees": {name: (*part.left.shape, part.depth) for name, part in trees.items()},
+            "networks": networks[0].sizes if networks else None,
         }
 
     @classmethod
@@ -261,6 +303,7 @@ class TabularModel(nn.Module):
         features: Sequence[tuple[str, int]],
         strengths: int,
         trees: dict[str, tuple[int, int, int]],
+        networks: tuple[int, int, int] | None,
     ) -> Self:
         """Make an empty model, whose tensors are then filled."""
         parts: dict[str, nn.Module] = {
@@ -270,7 +313,9 @@ class TabularModel(nn.Module):
             parts[name] = TreeEnsemble(
                 count, nodes, n_classes, depth, is_boosted=name == "boosting"
             )
-        return cls(parts, np.full(n_classes, 1 / n_classes), 0.0)
+        if networks is not None:
+            parts["networks"] = Networks.of_sizes(n_columns, n_classes, networks)
+        return cls(parts, [0.0] * len(parts), np.full(n_classes, 1 / n_classes), 0.0)
 
     def find_problem(self, n_columns: int) -> str:
         """Say what is wrong with tensors that were read from a file; empty where nothing is."""

@@ -15,6 +15,7 @@ __all__ = [
     "as_float_array",
     "as_generator",
     "check_choice",
+    "check_dense",
     "check_flag",
     "check_number",
     "detached",
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 
+_LONGEST_GOT, _LONGEST_ITEM = 4000, 300  # characters of what came that a message shows
 _TOO_LARGE = 2**63  # for the whole numbers of torch, NumPy and TOML
 
 
@@ -38,7 +40,7 @@ def invalid(name: str, allowed: str, got: object, remedy: str = "") -> InvalidIn
     ...
     unbag.exceptions.InvalidInputError: alpha must be a number in [0, 1], got 2.0; try 0.5.
     """
-    message = f"{name} must be {allowed}, got {got}"
+    message = f"{name} must be {allowed}, got {_cut(str(got), _LONGEST_GOT)}"
     return InvalidInputError(f"{message}; {remedy}" if remedy else f"{message}.")
 
 
@@ -51,9 +53,15 @@ def shorten(values: Iterable[object], limit: int = 5) -> str:
     "'a', 'b' and 1 more"
     """
     plain = [v.item() if isinstance(v, np.generic) else v for v in values]
-    items = [str(v) if isinstance(v, datetime.date) else repr(v) for v in plain]
+    items = [
+        _cut(str(v) if isinstance(v, datetime.date) else repr(v), _LONGEST_ITEM) for v in plain
+    ]
     shown = ", ".join(items[:limit])
     return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text):,} characters)"
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
@@ -107,8 +115,11 @@ def _short(number: float) -> str:
 def as_float_array(name: str, value: Any, ndim: int) -> NDArray[np.float64]:
     """Convert to a float64 array of the given number of dimensions, refusing anything else."""
     try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(value)
+        if array.dtype.kind == "c":  # else the imaginary parts would be left out
+            raise TypeError("complex numbers")
+        array = array.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
         kind = type(value).__name__
         raise invalid(name, "an array of numbers", f"{kind} ({error})") from None
     if array.ndim != ndim:
@@ -127,9 +138,25 @@ def as_generator(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(random_state)
 
 
-def detached(value: Any) -> Any:
+def detached(name: str, value: Any) -> Any:
     """Bring a torch tensor to the CPU, outside the graph; anything else comes back as it is."""
-    return value.detach().cpu() if hasattr(value, "detach") else value
+    if not hasattr(value, "detach"):
+        return value
+    check_dense(name, value)
+    return value.detach().cpu()
+
+
+def check_dense(name: str, tensor: Any) -> None:
+    """Refuse torch tensors whose values do not lie in memory one after another."""
+    kinds = {
+        "a nested one": tensor.is_nested,
+        "a sparse one": str(tensor.layout) != "torch.strided",
+        "a quantized one": tensor.is_quantized,
+        "one on the meta device, which has no values": tensor.is_meta,
+    }
+    if got := next((kind for kind, is_so in kinds.items() if is_so), None):
+        remedy = "use its to_dense()." if got == "a sparse one" else ""
+        raise invalid(name, "a dense tensor of numbers", got, remedy)
 
 
 def is_frame(value: object) -> bool:

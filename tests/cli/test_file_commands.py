@@ -6,7 +6,6 @@ import re
 import shlex
 import warnings
 from pathlib import Path
-from typing import get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -57,7 +56,7 @@ def no_constant(name):
 def test_fit_shows_what_it_made(folder):
     result = done(f"fit {GIVEN} {SMALL} --output new")
     assert "verdict: " in result.stdout
-    assert "Trained with prop for 2 epochs.\nWhy training stopped: " in result.stdout
+    assert "\nMethod: prop. All 2 epochs were run.\n" in result.stdout
     assert re.search(r"accuracy +\d", result.stdout)
     assert "Report: new/report.html" in result.stdout
     assert "note: Column 'id' is left out" in result.stderr
@@ -336,7 +335,7 @@ def test_every_option_is_used_in_a_test(name):
     tested = "".join(
         inspect.getsource(value) for key, value in globals().items() if key.startswith("test_")
     )
-    for option in set(get_type_hints(COMMANDS[name])) - {"rows", "model", "return", "as_json"}:
+    for option in set(inspect.signature(COMMANDS[name]).parameters) - {"rows", "model", "as_json"}:
         name = {"method_settings": "set"}.get(option, option)
         assert f"--{name.replace('_', '-')}" in tested, option
 

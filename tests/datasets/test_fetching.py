@@ -215,10 +215,10 @@ def test_what_killed_downloads_left_is_harmless_and_removed(publish, tmp_path):
     published = publish("mnist")
     root = tmp_path / "mnist"
     root.mkdir()
-    half = published[f"/mnist/{IMAGES}"][:20]
+    half, stem = published[f"/mnist/{IMAGES}"][:20], Path(IMAGES).stem
     dead, alive, foreign = (
         root / name
-        for name in (f"{IMAGES}.00.unbag-part", f"{IMAGES}.01.unbag-part", f"{IMAGES}.part")
+        for name in (f".{stem}.00.tmp", f".{stem}.01.tmp", f".{IMAGES}.part")
     )
     for path in (dead, alive, foreign):
         path.write_bytes(half)

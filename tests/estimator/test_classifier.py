@@ -676,7 +676,7 @@ def test_probabilities_from_sklearns_cross_val_predict_are_refused(data):
 
 
 def test_defaults_learn_digits():
-    """Measured for three draws: u-prr 11 to 19 % error, unbiased 42 to 53 % in its last epoch."""
+    """Measured for three draws: u-prr 11 to 19% error, unbiased 42 to 53% in its last epoch."""
     X, y = load_digits(return_X_y=True)
     theta = unbag.priors.asymmetric(10, 2)
     order = np.random.default_rng(2).permutation(len(y))
@@ -767,7 +767,10 @@ def test_early_stopping_keeps_the_best_epoch():
     errors = clf.history_["label_free_error"]
     assert clf.best_epoch_ == errors.argmin() + 1
     assert clf.n_iter_ == len(errors) == min(clf.best_epoch_ + 5, 60) < 60
-    assert clf.stop_reason_ == "no smaller label-free error for 5 epochs"
+    assert (
+        clf.stop_reason_
+        == f"Stopped after {clf.n_iter_} epochs: the label-free error did not fall for 5."
+    )
     held = np.setdiff1d(np.arange(len(y)), np.asarray(bags.rows))
     overfitted = UnbagClassifier(theta, learning_rate=3e-3, **settings)
     overfitted.fit(bags.X, bags.bag_ids)

@@ -314,7 +314,7 @@ def test_the_encoding_comes_along(tmp_path, monkeypatch):
         def to_dict(self):
             return self.values
 
-    def from_dict(values):
+    def from_dict(values, row_shape):  # noqa: ARG001 - as in unbag.io
         if values.get("kind") != "table":
             raise InvalidInputError("kind must be 'table', got something else.")
         return Encoding(values)
@@ -805,7 +805,7 @@ HOSTILE = {
     "a path as setting": (described(settings__checkpoint="/etc"), "settings must be"),
     "a list as setting": (
         described(settings__alpha=[1]),
-        "got alpha, where it must be",
+        "has no setting 'alpha'",
     ),
     "a number as name": (described(settings__device=1), "got device, where it must be text"),
     "an unknown precision": (described(settings__precision="int4"), "precision must be"),

@@ -49,7 +49,7 @@ def test_predictions_that_depend_on_the_class_alone(counts, data):
 
 
 def test_a_known_confusion():
-    """Bags in which every class is predicted right in 80 %, and else as the next class."""
+    """Bags in which every class is predicted right in 80%, and else as the next class."""
     counts = np.array([[50, 10, 20], [10, 60, 10], [5, 15, 60], [20, 20, 40]])
     bag, label = exact_bags(counts)
     place = np.concatenate([np.arange(n) / n for n in counts.ravel()])

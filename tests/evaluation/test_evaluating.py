@@ -162,7 +162,9 @@ def test_a_classifier_that_lacks_a_class():
 
 def test_a_classifier_with_more_classes_than_the_priors():
     model = LogisticRegression().fit(X_TRAIN, np.where(X_TRAIN[:, 0] > 4, "dog", Y_TRAIN))
-    with pytest.raises(InvalidInputError, match="classes_ must be classes, got unknown 'dog'"):
+    with pytest.raises(
+        InvalidInputError, match="classes_ must be classes of the priors, got unknown 'dog'"
+    ):
         evaluate(model, X, BAGS, priors=THETA)
 
 
@@ -350,8 +352,14 @@ class TestBadInput:
             ({"row_ids": ["a", None, "b", "c"]}, "row_ids must be .* none missing, got None"),
             ({"row_ids": [1.0, np.nan, 2.0, 3.0]}, "row_ids must be .* none missing, got nan"),
             ({"probabilities": np.ones((4, 2)) / 2}, r"probabilities must be an array of shape"),
-            ({"probabilities": np.ones((4, 3))}, "probabilities must be rows that sum to 1, got 3"),
-            ({"probabilities": np.full((4, 3), np.nan)}, "probabilities must be numbers from 0 to"),
+            (
+                {"probabilities": np.ones((4, 3))},
+                "probabilities must be probabilities that sum to 1, got the sum 3 in row 0",
+            ),
+            (
+                {"probabilities": np.full((4, 3), np.nan)},
+                "probabilities must be probabilities from 0 to",
+            ),
         ],
     )
     def test_predictions(self, changes, message):

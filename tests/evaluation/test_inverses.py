@@ -99,7 +99,7 @@ def test_least_variance_has_the_smallest_variance_by_formula_and_in_simulation(s
         everything = linear + offset[0]
         assert abs(everything.mean() - pi @ np.diag(CONFUSION)) < 4 * everything.std() / 4000**0.5
         measured[kind] = everything.var()
-    # A variance of 4,000 draws has a relative error of about 2.2 %.
+    # A variance of 4,000 draws has a relative error of about 2.2%.
     for kind in INVERSES:
         assert measured[kind] == pytest.approx(by_formula[kind], rel=0.1)
         assert by_formula["least-variance"] <= by_formula[kind] * (1 + 1e-4)

@@ -115,8 +115,16 @@ def test_another_output_prior_is_the_same_model():
     [
         (np.ones((2, 3)) / 3, [0, 1], r"probabilities must be an array of shape \(2, 2\), got sha"),
         ([[0.5, 0.5]], [0, 1], r"probabilities must be an array of shape \(2, 2\), got shape \(1"),
-        ([[0.5, 0.5], [-0.1, 1.1]], [0, 1], "probabilities must be numbers from 0 to 1, got neg"),
-        ([[0.5, 0.5], [3.0, 4.0]], [0, 1], "probabilities must be rows that sum to 1, got 7 in r"),
+        (
+            [[0.5, 0.5], [-0.1, 1.1]],
+            [0, 1],
+            "probabilities must be probabilities from 0 to 1, got neg",
+        ),
+        (
+            [[0.5, 0.5], [3.0, 4.0]],
+            [0, 1],
+            "probabilities must be probabilities that sum to 1, got the sum 7 in r",
+        ),
         (np.empty((0, 2)), [], "bag_ids must be ids of at least one row, got none"),
         ([[0.5, 0.5]], [7], "bag_ids must be ids that the priors have, got unknown 7"),
     ],

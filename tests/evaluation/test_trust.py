@@ -13,7 +13,7 @@ from unbag.evaluation.trust import beyond_limits_warning
 from unbag.exceptions import ImplausibleEstimateWarning
 from unbag.priors import ClassPriors, symmetric
 
-IMPOSSIBLE = np.array([[95, 5], [5, 95]])  # predictions in bags of 60 % and 40 %
+IMPOSSIBLE = np.array([[95, 5], [5, 95]])  # predictions in bags of 60% and 40%
 
 
 def evaluated(table, theta, **options):
@@ -27,7 +27,7 @@ def test_an_impossible_accuracy_is_marked_everywhere():
     assert not report.trustworthy
     (warning,) = report.warnings
     assert "estimated as 275.0%" in warning
-    assert "standard errors above 100 %" in warning
+    assert "standard errors above 100%" in warning
     printed = str(report)
     assert warning in printed
     assert printed.count("not to be trusted\n") == 5  # three numbers and two recalls
@@ -40,7 +40,7 @@ def test_an_impossible_accuracy_is_marked_everywhere():
 def test_an_accuracy_far_below_zero_is_marked_too():
     report = evaluated(IMPOSSIBLE[::-1], symmetric(2, a=0.2))
     assert report.accuracy == pytest.approx(-1.75)
-    assert "standard errors below 0 %" in report.warnings[0]
+    assert "standard errors below 0%" in report.warnings[0]
 
 
 def test_numbers_that_nothing_speaks_against():
@@ -83,7 +83,7 @@ def test_no_interval_of_an_impossible_number_is_narrow_and_possible(sampling):
 
 
 def test_few_perfect_models_are_marked():
-    """By chance fewer than one in ten; and of models right in 90 % none here."""
+    """By chance fewer than one in ten; and of models right in 90% none here."""
     rng = np.random.default_rng(0)
     theta, n = symmetric(3, a=0.5), 200
     marked = {}
@@ -130,7 +130,7 @@ def test_score_warns():
     with pytest.warns(ImplausibleEstimateWarning, match=r"275\.0%.*unbag\.inspect") as caught:
         assert model.score(X, bag) == pytest.approx(2.75)
     assert caught[0].filename == __file__
-    predicted, bag = rows_of(np.array([[61, 39], [39, 61]]))  # 105 %, but from few rows
+    predicted, bag = rows_of(np.array([[61, 39], [39, 61]]))  # 105%, but from few rows
     X = predicted[:, None].astype(float)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

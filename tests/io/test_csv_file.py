@@ -56,6 +56,10 @@ class TestCsv:
         if expected == pa.string():
             assert found["x"] == ([early or None] * 50 + [late]) * 2
 
+    def test_names_in_quotes_between_tabs(self, tmp_path):
+        table = TableFiles(write(tmp_path / "a.csv", '"x"\t"y, \u2028z"\n1\t2\n'))
+        assert values(table) == {"x": [1], "y, \u2028z": [2]}
+
     @pytest.mark.parametrize(
         ("mark", "word"), [(";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars")]
     )

@@ -35,7 +35,7 @@ def csv_files(draw):
 
 @given(case=csv_files(), block=st.integers(20, 60))
 @example(case=(b'x,"y\nz"\n1,2\n\n3,"a\n\nb"\n', [["1", "2"], ["3", "a\n\nb"]]), block=20)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_rows_from_any_row_on_are_those_of_a_plain_reading(tmp_path_factory, case, block):
     content, rows = case
     path = write(tmp_path_factory.mktemp("csv") / "a.csv", content)

@@ -161,6 +161,10 @@ class TestBagIds:
         assert ids.dtype == "datetime64[D]"
         assert ids.tolist() == days
 
+    def test_times_that_differ_by_nanoseconds_are_not_merged(self, tmp_path):
+        with pytest.raises(InvalidInputError, match="bag column .* must be timestamp.us., got "):
+            self.ids(tmp_path, pa.array([1, 2], pa.timestamp("ns")))
+
     def test_times(self, tmp_path):
         times = [datetime.datetime(2024, 1, 1, 10), datetime.datetime(2024, 1, 2)]
         assert self.ids(tmp_path, times).tolist() == times

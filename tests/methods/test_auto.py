@@ -8,7 +8,7 @@ import torch
 
 import unbag
 from unbag.exceptions import InvalidInputError, MissingBagsWarning
-from unbag.methods import Auto, Job, auto, fit_many, get_method, shortened
+from unbag.methods import Auto, Job, Tables, auto, fit_many, get_method, shortened
 from unbag.methods.soft_labels import soft_epochs
 
 THETA = [[0.7, 0.3], [0.2, 0.8]]
@@ -27,12 +27,14 @@ def choose(bags, *, one_training=False, **settings):
 def test_the_first_rule_that_holds_decides(monkeypatch):
     pure, mixed = make([[0.0, 1.0], [1.0, 0.0]]), make()
     assert choose(pure) == choose(pure, one_training=True) == "bag-likelihood"
-    assert choose(mixed) == "crossfit"
+    assert choose(mixed) == "tables"
+    assert choose(mixed, model="linear") == "crossfit"
     assert choose(mixed, one_training=True) == "matched-likelihood"
     assert choose(mixed, held_out=mixed, patience=3) == "matched-likelihood"
     assert choose(pure, loss="generalized-cross-entropy") == "u-prr"
     monkeypatch.setattr(auto, "_MOST_ROWS", 60)
-    assert choose(mixed) == "crossfit"
+    assert choose(mixed) == "tables"
+    assert choose(mixed, model="linear") == "crossfit"
     monkeypatch.setattr(auto, "_MOST_ROWS", 59)
     method, reason = Auto().choose(Job(mixed))
     assert method.name == "matched-likelihood"
@@ -64,12 +66,17 @@ def test_a_warm_start_is_one_training():
 
 def test_a_part_of_the_training_is_shorter_than_the_whole():
     bags = make()
-    clf = unbag.UnbagClassifier(np.array(THETA), random_state=0)
+    clf = unbag.UnbagClassifier(np.array(THETA), model="linear", random_state=0)
     job = clf.prepare(bags.X, bags.bag_ids)
     assert shortened(job, 0.25).epochs == round(0.25 * soft_epochs(bags.n_rows))
     assert shortened(dataclasses.replace(job, epochs=30), 0.5).epochs == 15
     assert shortened(dataclasses.replace(job, epochs=1), 0.25).epochs == 1
     assert shortened(dataclasses.replace(job, method="prop"), 0.5).epochs == 50
+
+
+def test_a_part_of_the_rounds_is_taken_by_the_method_chosen_for_the_whole():
+    short = shortened(Job(make()), 0.34)
+    assert (short.method, short.epochs) == (Tables(rounds=1), None)
 
 
 def test_bags_without_rows_do_not_matter():

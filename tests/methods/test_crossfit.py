@@ -413,7 +413,7 @@ def test_the_bags_of_rows_kept_out_confirm_what_was_learned():
     for own in (bags, shuffled):
         job = Job(own, CrossFit(rounds=1), **options)
         (fit,) = fit_many([job], device="cpu")
-        said = re.search(r"On (\d+) rows .*\n\(95% interval (.*) to", fit.stop_reason)
+        said = re.search(r"On (\d+) rows .* \(95% interval (.*) to", fit.stop_reason)
         assert int(said[1]) == CrossFitting(job.method, job).kept_out.sum()
         low.append(float(said[2]))
     assert low[0] > 1.2

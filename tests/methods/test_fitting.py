@@ -131,7 +131,7 @@ def full_batch(bags, method, weight=None, batching="stratified"):
 
 # prop-cr and consistency change rows at random; the others form pairs of rows, which a repeated
 # row does with itself.
-NO_REPEATED = ("prop-cr", "consistency", "matched-likelihood", "crossfit", "auto")
+NO_REPEATED = ("prop-cr", "consistency", "matched-likelihood", "crossfit", "auto", "tables")
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in NO_REPEATED])

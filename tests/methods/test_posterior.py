@@ -129,4 +129,4 @@ def test_the_interval_of_gains_is_that_of_their_mean_logarithm():
     low, high = np.exp(gains.mean() - margin), np.exp(gains.mean() + margin)
     assert text.startswith("On 2,500 rows")
     assert f"{np.exp(gains.mean()):.1f} times as often as chance" in text
-    assert f"(90% interval {low:.1f} to {high:.1f})" in text
+    assert f"(90% interval {low:.2f} to {high:.2f})" in text

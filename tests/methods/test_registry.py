@@ -12,17 +12,17 @@ from unbag.methods import METHODS, UPRR, CrossFit, Job, Prop, fit_many, get_meth
 from unbag.methods.base import Method
 
 EIGHT = ["biased", "prop", "prop-cr", "unbiased", "u-correct", "u-flood", "u-stop", "u-prr"]
-OURS = ["bag-likelihood", "matched-likelihood", "crossfit", "consistency", "auto"]
+OURS = ["bag-likelihood", "matched-likelihood", "crossfit", "consistency", "tables", "auto"]
 
 
 def test_the_methods_of_unbag():
     assert list(METHODS) == EIGHT + OURS
-    assert len(METHODS) == 13
+    assert len(METHODS) == 14
     for name, kind in METHODS.items():
         assert kind.name == name
         assert kind.summary
         assert isinstance(get_method(name), kind)
-        assert kind.is_single == (name != "crossfit")
+        assert kind.is_single == (name not in ("crossfit", "tables"))
 
 
 def test_an_unknown_method_lists_the_known_ones():
@@ -138,7 +138,7 @@ def bags():
 @pytest.mark.usefixtures("other_package")
 def test_a_method_of_another_package_is_a_method_as_any_other(bags):
     assert list(METHODS) == [*EIGHT, *OURS, "twice", "absent", "no-method", "misnamed"]
-    assert len(METHODS) == 17
+    assert len(METHODS) == 18
     assert issubclass(METHODS["twice"], Method)
     assert METHODS["prop"] is Prop  # names of unbag are its own
     by_name, of_job = fit_many([Job(bags, "twice"), Job(bags, get_method("twice", factor=3))])

@@ -12,7 +12,7 @@ import unbag
 from unbag.evaluation import label_free_accuracy
 from unbag.exceptions import InvalidInputError
 from unbag.methods import Job, Tables, fit_many
-from unbag.methods.tables import _out_of_bag
+from unbag.methods.table_fitting import TableFitting, out_of_bag
 from unbag.training import TestSet
 
 K = 3
@@ -84,9 +84,9 @@ def test_weights_of_rows_count():
 
 def test_soft_labels_have_the_shares_of_the_bags(monkeypatch):
     seen = []
-    inner = unbag.methods.tables._TableFitting._forest
+    inner = TableFitting._forest
     monkeypatch.setattr(
-        "unbag.methods.tables._TableFitting._forest",
+        "unbag.methods.table_fitting.TableFitting._forest",
         lambda self, targets, number: (seen.append(targets), inner(self, targets, number))[1],
     )
     bags = bags_of()
@@ -105,7 +105,7 @@ def test_predictions_out_of_bag_are_by_trees_that_did_not_see_the_row():
     X, y = rows(80)
     q = np.eye(K)[np.random.default_rng(0).permutation(y)].astype(np.float32)  # nothing to learn
     forest = RandomForestRegressor(200, oob_score=True, random_state=0).fit(X.astype(float), q)
-    log_p = _out_of_bag(forest, X.astype(float), q)
+    log_p = out_of_bag(forest, X.astype(float), q)
     np.testing.assert_allclose(np.exp(log_p), np.clip(forest.oob_prediction_, 1e-4, 1), atol=2e-3)
     assert (log_p.argmax(1) == q.argmax(1)).mean() < 0.6  # it has not memorised
 

@@ -401,3 +401,29 @@ def test_bad_batches(arguments, message):
     objective = get("unbiased", THETA, test_prior=[0.5, 0.5], loss=loss)
     with pytest.raises(InvalidInputError, match=message):
         objective(**batch)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("kind", [torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32])
+def test_bags_of_any_integer_type(name, kind):
+    options = {"test_prior": [0.5, 0.5]} if name in RISK_OBJECTIVES else {}
+    objective = get(name, THETA, **options)
+    statistics = objective.statistics(torch.randn(6, 2), torch.tensor([0, 1, 0, 1, 0, 1]).to(kind))
+    assert torch.isfinite(objective.reduce(statistics))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda logits, bags: (None, bags), "logits must be a torch.Tensor, got NoneType"),
+        (lambda logits, bags: (logits, None), "bag_index must be a torch.Tensor, got NoneType"),
+        (lambda logits, bags: (logits.to_sparse(), bags), "logits must be a dense .* a sparse one"),
+        (lambda logits, bags: (logits, bags.to_sparse()), "bag_index must be a dense .* sparse"),
+        (lambda logits, bags: (logits.to("meta"), bags), "logits must be a dense .* meta device"),
+        (lambda logits, bags: (logits, bags.to("meta")), "bag_index must be a dense .* meta device"),
+    ],
+)
+def test_tensors_without_plain_values_are_refused(change, words):
+    logits, bags = change(torch.randn(6, 2), torch.tensor([0, 1, 0, 1, 0, 1]))
+    with pytest.raises(InvalidInputError, match=words):
+        get("bag-likelihood", THETA)(logits, bags)

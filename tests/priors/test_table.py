@@ -247,3 +247,10 @@ def test_inseparable_classes_are_grouped(table, groups):
 def test_two_groups_of_inseparable_classes_stay_apart():
     pairs = np.repeat([[0.4, 0.1], [0.1, 0.4], [0.3, 0.2], [0.25, 0.25]], 2, axis=1)
     assert ClassPriors(pairs).inseparable_classes() == [(0, 1), (2, 3)]
+
+
+@pytest.mark.parametrize("row", [[0.5, []], [0.5, [0.5]], [0.5, 0.5j], [0.5, 10**400]])
+def test_rows_that_are_no_numbers(row):
+    for priors in ({"a": row}, [row]):
+        with pytest.raises(InvalidInputError, match=r"priors must be .*, got "):
+            ClassPriors.of(priors)

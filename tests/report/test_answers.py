@@ -34,9 +34,9 @@ def answers(run, *, right=0.95, rows=4000, shift=0.0, evaluated=True, inspection
 def test_a_good_model(run):
     status, good, trust, following = answers(run)
     assert status == "go"
-    assert good["answer"] == "It is right for about 95.0\xa0% of new rows."
-    assert "12,000 held-out rows (95\xa0% interval: 93.4\xa0% to 96.5\xa0%)" in good["points"][0]
-    assert "most common class, “a”, would be right for 50.0\xa0%" in good["points"][1]
+    assert good["answer"] == "It is right for about 95.0% of new rows."
+    assert "12,000 held-out rows (95% interval: 93.4% to 96.5%)" in good["points"][0]
+    assert "most common class, “a”, would be right for 50.0%" in good["points"][1]
     assert trust == {
         "question": "Can I trust it?",
         "answer": "Yes, as far as it can be tested without labels.",
@@ -60,7 +60,7 @@ def test_an_estimate_above_100_percent_stops(run):
     assert status == "stop"
     assert "cannot be said" in good["answer"]
     assert good["points"] == []
-    assert "outside 0 to 100 %" in trust["points"][0]
+    assert "outside 0 to 100%" in trust["points"][0]
     assert following["answer"] == "Do not use it yet."
     assert "columns that depend on the bag" in following["points"][0]
     assert not any("unbag predict" in step for step in following["points"])
@@ -104,4 +104,4 @@ def test_classes_that_are_not_to_be_trusted_are_named(run):
     evaluation = run.evaluation
     evaluation.recall[1] = unbag.evaluation.Estimate(1.5, 0.98, 1.0)
     points = build_report(**run.content(evaluation=evaluation))["answers"]["questions"][1]["points"]
-    assert any("recall of 'versicolor' is outside 0 to 100 %" in point for point in points)
+    assert any("recall of 'versicolor' is outside 0 to 100%" in point for point in points)

@@ -46,7 +46,7 @@ def test_every_mark_has_a_legend():
     chart = line_chart([1, 2], [line], label="Error", shares=True, mark=(2, "kept epoch"))
     keys = re.findall(r'<span class="key">.*?</svg>(.*?)</span>', chart)
     assert keys == ["error", "its interval", "kept epoch"]
-    assert "epoch 2\nerror: 40.0\xa0%\nits interval: 30.0\xa0% to 50.0\xa0%\nkept epoch" in chart
+    assert "epoch 2\nerror: 40.0%\nits interval: 30.0% to 50.0%\nkept epoch" in chart
 
 
 def test_dots_lie_on_the_chart():

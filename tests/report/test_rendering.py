@@ -151,10 +151,10 @@ def test_hostile_names_in_the_embedded_json(many_run):
 def test_numbers_on_the_page(run, page):
     parsed = Page(page)
     value = run.evaluation.accuracy
-    assert f"It is right for about {100 * value:.1f}\xa0% of new rows." in parsed.text
+    assert f"It is right for about {100 * value:.1f}% of new rows." in parsed.text
     assert run.inspection.verdict in parsed.text
     for k, label in enumerate(run.priors.classes):
-        recall = f"{100 * min(max(run.evaluation.recall[k], 0), 1):.1f}\xa0%"
+        recall = f"{100 * min(max(run.evaluation.recall[k], 0), 1):.1f}%"
         name = f"\u2068{label}\u2069"
         expected = f"true {name}\npredicted {name}\nestimate {recall}"
         assert any(tip.startswith(expected) for tip in parsed.tips)
@@ -189,9 +189,7 @@ def test_epochs_not_to_be_trusted_are_not_drawn(run):
     page = Page(render_html(report))
     assert f"In 2 of {n} epochs the estimate is outside" in page.text
     tips = [tip for tip in page.tips if "without labels" in tip]
-    assert (
-        "error, estimated without labels: 0.0\xa0%\nits interval: 0.0\xa0% to 1.0\xa0%" in tips[-3]
-    )
+    assert "error, estimated without labels: 0.0%\nits interval: 0.0% to 1.0%" in tips[-3]
     assert all("without labels: –" in tip for tip in tips[-2:])
     part["label_free_error"] = [-0.5] * n
     page = Page(render_html(report))
@@ -218,7 +216,7 @@ def test_no_share_on_the_page_is_outside_0_to_100_percent(run):
     report = impossible(run)
     code = re.compile(r"<(style|script)>.*?</\1>", re.DOTALL)
     page = Page(code.sub("", render_html(report)))
-    shown = re.findall(r"([−-]?[\d.]+)\xa0?%", "\n".join(page.texts + page.tips))
+    shown = re.findall(r"([−-]?[\d.]+)%", "\n".join(page.texts + page.tips))
     assert len(shown) > 250
     assert [n for n in shown if not 0 <= float(n.replace("−", "-")) <= 100] == []
     assert report["headline"]["accuracy"]["value"] == 1.067  # the raw number is in the content
@@ -228,16 +226,16 @@ def test_an_estimate_not_to_be_trusted_is_marked_with_the_reason(run):
     page = Page(render_html(impossible(run)))
     assert "about" not in page.text.split("Can I trust it?")[0].split("How good is it?")[1]
     assert "This cannot be said" in page.text
-    assert page.text.count("above 100\xa0% !") == 2  # accuracy, recall
-    assert page.text.count("below 0\xa0% !") == 2  # error, precision
-    reason = "This estimate is outside 0 to 100 % by more than its error: it is not to be trusted."
+    assert page.text.count("above 100% !") == 2  # accuracy, recall
+    assert page.text.count("below 0% !") == 2  # error, precision
+    reason = "This estimate is outside 0 to 100% by more than its error: it is not to be trusted."
     assert page.tips.count(reason) == 4
     bars = re.findall(r'<svg class="bar".*?</svg>', render_html(impossible(run)), re.DOTALL)
     assert ["<circle" in bar for bar in bars] == [False, True, True, False, True, True]
-    assert "100.0\xa0%" in page.text  # the balanced accuracy, outside by less than its error
+    assert "100.0%" in page.text  # the balanced accuracy, outside by less than its error
 
 
-@pytest.mark.parametrize(("m", "k"), [(2, 2), (40, 20), (700, 50)])
+@pytest.mark.parametrize(("m", "k"), [(2, 2), (40, 20), (700, 21)])
 def test_few_and_many_bags_and_classes(run, m, k):
     other = draw(run, m, k)
     page = render_html(build_report(**other.content(reliability=None, data=None)))

@@ -82,7 +82,7 @@ def test_the_best_of_the_grid_is_that_of_the_test_error(tmp_path):
 @pytest.mark.parametrize(
     ("differences", "expected"),
     [
-        # t = mean √n / deviation; the two-sided 5 % point of t with 4 degrees is 2.7764.
+        # t = mean √n / deviation; the two-sided 5% point of t with 4 degrees is 2.7764.
         ([-0.05, 0.95, 1.95, 2.95, 3.95], 0.0510),  # t = 1.95 √5 / √2.5 = 2.758
         ([-0.03, 0.97, 1.97, 2.97, 3.97], 0.0495),  # t = 2.786
         ([1.0, 0.0, 2.0], 0.2254),  # t = √3, 2 degrees

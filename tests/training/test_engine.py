@@ -334,7 +334,7 @@ def test_a_diverged_replica_leaves_the_others_unchanged(rate):
     assert outcome.diverged
     assert (
         outcome.stop_reason
-        == f"the objective or its gradient was not finite in epoch {outcome.n_epochs}"
+        == f"The objective or its gradient was not finite in epoch {outcome.n_epochs}."
     )
     assert len(outcome.history["objective"]) == outcome.n_epochs < 20
     for value in outcome.module.state_dict().values():
@@ -392,11 +392,13 @@ def test_stopping_when_the_risk_is_negative():
     last = int(np.flatnonzero(risk < 0)[0]) + 1
     assert 1 < last < 30
     assert stopped.n_epochs == last
-    assert stopped.stop_reason == f"the mean empirical risk was negative in epoch {last}"
+    assert (
+        stopped.stop_reason == f"Stopped after {last} epochs: the mean empirical risk was negative."
+    )
     assert not stopped.diverged
     assert (stopped.history["empirical_risk"][:-1] >= 0).all()
     assert other.n_epochs == 30
-    assert other.stop_reason == "all 30 epochs were run"
+    assert other.stop_reason == "All 30 epochs were run."
     for name, values in stopped.history.items():
         np.testing.assert_allclose(values, other.history[name][:last], atol=1e-12, err_msg=name)
     # The weights are those at the end of that epoch, though the neighbour went on.
@@ -611,7 +613,7 @@ def test_the_weights_of_the_best_epoch_are_kept():
             torch.testing.assert_close(own, other, rtol=0, atol=1e-9)
     assert any(outcome.n_epochs < 40 for outcome in outcomes)
     stopped = next(outcome for outcome in outcomes if outcome.n_epochs < 40)
-    assert stopped.stop_reason == "no smaller label-free error for 4 epochs"
+    assert stopped.stop_reason.endswith(" epochs: the label-free error did not fall for 4.")
 
 
 def test_a_run_with_patience_goes_on_after_a_crash(monkeypatch, tmp_path):

@@ -17,7 +17,7 @@ def test_keys_differ_by_counter_and_by_its_position():
     derived = {tuple(derive(keys, a, b).tolist()): (a, b) for a in range(60) for b in range(60)}
     assert len(derived) == 3600  # (a, b) and (b, a) included
     flat = [key for pair in derived for key in pair]
-    assert len(set(flat)) >= len(flat) - 2  # 7,200 of 2³² numbers: a collision has chance 0.6 %
+    assert len(set(flat)) >= len(flat) - 2  # 7,200 of 2³² numbers: a collision has chance 0.6%
     assert not torch.equal(derive(keys, 3), derive(keys, 3, 0))
 
 

@@ -118,7 +118,7 @@ def test_options_of_training_reach_the_classifier(folder):
         title="Mine",
     )
     clf = made.classifier
-    assert clf.flood_level == 0.1
+    assert clf.settings_ == {"flood_level": 0.1}
     np.testing.assert_allclose(clf.test_prior_, [0.1, 0.9])
     assert clf.best_epoch_ is not None
     assert clf.calibration_ is not None
@@ -148,7 +148,12 @@ def test_notes_and_warnings_reach_the_report(folder):
     (folder / "shares.csv").write_text(priors)
     made = fit_files("rows.parquet", output="new", **OPTIONS)
     report = json.loads((folder / "new" / "report.json").read_text())
-    for part in ("no column 'district'", "'same' is left out", "'income' lacks", "'east'"):
+    for part in (
+        "no column 'district'",
+        "'same' is left out",
+        "of column 'income' are missing",
+        "'east'",
+    ):
         assert any(part in note for note in made.notes), part
         assert any(part in note for note in report["data"]["notes"]), part
     assert list(made.warnings) == report["warnings"]

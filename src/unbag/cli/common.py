@@ -84,16 +84,16 @@ def parse_shares(name: str, given: str | None) -> dict[str, float] | None:
     shares: dict[str, float] = {}
     position = 0
     while position < len(given) or not shares:
-        found = _SHARE.match(given, position)
-        key = "" if found is None else found[1]
+        match = _SHARE.match(given, position)
+        key = "" if match is None else match[1]
         try:
-            share = float("" if found is None else found[2])
+            share = float("" if match is None else match[2])
         except ValueError:
             key = ""
-        if found is None or not key or key in shares:
+        if match is None or not key or key in shares:
             raise invalid(name, "a share for each class, such as yes=0.3,no=0.7", repr(given))
         shares[key] = share
-        position = found.end()
+        position = match.end()
     return shares
 
 
@@ -106,8 +106,6 @@ def for_workflow(options: Mapping[str, Any]) -> dict[str, Any]:
         name: value for name, value in options.items() if name not in ("as_json", "config")
     }
     arguments["verbose"] = is_terminal() and not options["as_json"]
-    for name in {"leave_out", "key"} & arguments.keys():
-        arguments[name] = arguments[name] or ()
     if "method_settings" in arguments:  # pairs, as a list is what typer hands on
         arguments["method_settings"] = dict(arguments["method_settings"] or ())
     for name in {"prior", "test_prior"} & arguments.keys():
@@ -156,8 +154,11 @@ def exit_on_error(stopped: str = "Stopped.") -> Iterator[None]:
     except UnicodeEncodeError as error:  # bytes of the command line that are no text
         print_error(f"Names must be text in UTF-8, got {error.object!r}; rename the file.")
         raise typer.Exit(1) from None
-    except MemoryError as error:
-        print_error(str(error) or "There is too little memory; close other programs.")
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate memory" not in str(error):  # of torch
+            raise
+        cause = f" ({error})" if str(error) else ""
+        print_error(f"There is too little memory; close other programs.{cause}")
         raise typer.Exit(1) from None
     except OSError as error:
         print_error(f"{error.filename}: {error.strerror}" if error.filename else error)

@@ -22,7 +22,9 @@ app = typer.Typer(
 
 _Folder = Annotated[
     Path | None,
-    typer.Option(help="Folder with one subfolder a dataset (default: UNBAG_DATA, else the cache)."),
+    typer.Option(
+        help="Folder with one subfolder per dataset (default: UNBAG_DATA, else the cache)."
+    ),
 ]
 
 
@@ -37,7 +39,7 @@ def fetch_command(
         bool, typer.Option("--force", help="Download anew, also in place of a wrong file.")
     ] = False,
 ) -> None:
-    """Download datasets from upstream; what is there and whole is left alone.
+    """Download datasets from upstream; complete files are left alone.
 
     Names: pendigits, usps, mnist, fashion-mnist, kmnist, cifar10.
 
@@ -70,7 +72,7 @@ def list_command(folder: _Folder = None, as_json: given.AsJson = False) -> None:
     where = data_folder(folder)
     if as_json:
         with exit_on_error():
-            found = {
+            listed = {
                 name: {
                     "rows": list(source.rows),
                     "shape": list(source.shape),
@@ -80,7 +82,7 @@ def list_command(folder: _Folder = None, as_json: given.AsJson = False) -> None:
                 }
                 for name, source in SOURCES.items()
             }
-        print_json({"folder": str(where), "datasets": found})
+        print_json({"folder": str(where), "datasets": listed})
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("name", "rows", "features", "licence"):
@@ -89,7 +91,7 @@ def list_command(folder: _Folder = None, as_json: given.AsJson = False) -> None:
     table.add_column("there", no_wrap=True)
     for name, source in SOURCES.items():
         with exit_on_error():
-            there = [(where / name / file).is_file() for file in source.files]
+            present = [(where / name / file).is_file() for file in source.files]
         train, test = source.rows
         table.add_row(
             name,
@@ -97,7 +99,7 @@ def list_command(folder: _Folder = None, as_json: given.AsJson = False) -> None:
             "×".join(map(str, source.shape)),
             source.licence,
             source.page,
-            "yes" if all(there) else "partly" if any(there) else "no",
+            "yes" if all(present) else "partly" if any(present) else "no",
         )
     Console().print(table)
     typer.echo(f"\nRows of training and test part. Folder: {where}")

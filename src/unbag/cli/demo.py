@@ -33,11 +33,11 @@ def demo(
     start = time.perf_counter()
     if files is not None:
         with exit_on_error():
-            made = [str(path) for path in write_files(files, seed=seed)]
+            paths = [str(path) for path in write_files(files, seed=seed)]
         if as_json:
-            print_json({"files": made})
+            print_json({"files": paths})
         else:
-            typer.echo("\n".join(made))
+            typer.echo("\n".join(paths))
         return
     with exit_on_error():
         check_plot_path(output)
@@ -64,6 +64,6 @@ def demo(
     console.print(table)
     console.print(
         "The label-free estimate uses held-out rows of the bags and the class shares alone; "
-        "the true error needs labels and is there to check it."
+        "the true error needs labels and is shown as a check."
     )
     console.print(f"Plot saved to {output}; {time.perf_counter() - start:.0f} s.", highlight=False)

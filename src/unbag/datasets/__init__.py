@@ -1,6 +1,6 @@
 """The six benchmark datasets: downloaded from upstream, read from their upstream file formats.
 
-``UNBAG_DATA`` names a folder with one subfolder a dataset; without it, the user's cache is used.
+``UNBAG_DATA`` names a folder with one subfolder per dataset; without it, the user's cache is used.
 """
 
 from unbag.datasets.fetching import fetch

@@ -3,12 +3,11 @@
 import functools
 import hashlib
 import os
-import secrets
 import shutil
 import tarfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,12 @@ from unbag.datasets.folder import data_folder
 from unbag.datasets.loading import usps_table
 from unbag.datasets.sources import SOURCES, Source
 from unbag.exceptions import DownloadError, InvalidInputError
+from unbag.files import leftovers, new_file, scratch_file
 from unbag.progress import DownloadProgress
 from unbag.validation import check_choice, import_optional, invalid
 
 __all__ = ["fetch"]
 
-_SUFFIX = ".unbag-part"  # of temporary names
 _TIMEOUT = 30.0  # seconds without a byte
 _STALE = 3600.0  # seconds; far above the timeout, so that no download alive is taken for dead
 
@@ -66,7 +65,7 @@ def fetch(
     check_choice("name", name, SOURCES)
     source, root = SOURCES[name], data_folder(folder) / name
     try:
-        _sweep(root)
+        _sweep(source, root)
         files = {
             root / file: checksum
             for file, checksum in source.files.items()
@@ -87,14 +86,15 @@ def _fetch_files(
 ) -> None:
     if source.archive is None:
         for path, checksum in files.items():
-            with _download(source.address + path.name, path, checksum, bar) as part:
-                part.replace(path)
+            with new_file(path) as part:
+                _download(source.address + path.name, part, path, checksum, bar)
         return
     name, checksum = source.archive.name, source.archive.checksum
     if not force and _is_whole(root / name, checksum):  # downloaded by hand
         _unpack(root / name, name, root, files)
     else:
-        with _download(source.address + name, root / name, checksum, bar) as part:
+        with scratch_file(root / name) as (part, _):
+            _download(source.address + name, part, root / name, checksum, bar)
             _unpack(part, name, root, files)
 
 
@@ -107,42 +107,36 @@ def _unpack(archive: Path, name: str, root: Path, files: Mapping[Path, str]) -> 
             content = tar.extractfile(member) if path else None
             if path is None or content is None:
                 continue
-            path.parent.mkdir(exist_ok=True)
-            with _partial(path) as part:
+            with new_file(path) as part:
                 with part.open("wb") as file:
                     shutil.copyfileobj(content, file)
                 _check(part, files[path], f"{member.name} in {name}")
-                part.replace(path)
             del wanted[member.name]
     if wanted:
         raise DownloadError(f"{name} must hold {', '.join(wanted)}; upstream may have changed it.")
 
 
-@contextmanager
-def _download(url: str, path: Path, checksum: str, bar: DownloadProgress) -> Iterator[Path]:
-    """Download to a temporary name beside ``path`` and check the bytes."""
+def _download(url: str, part: Path, path: Path, checksum: str, bar: DownloadProgress) -> None:
+    """Download to ``part``, which is to become ``path``, and check the bytes."""
     pooch = import_optional("pooch", "datasets")
     requests = import_optional("requests", "datasets")
-    path.parent.mkdir(parents=True, exist_ok=True)
     bar.start(path.name)
-    with _partial(path) as part:
-        get = pooch.HTTPDownloader(
-            progressbar=bar,
-            chunk_size=2**16,
-            timeout=_TIMEOUT,
-            headers={"Accept-Encoding": "identity"},
-            hooks={"response": _as_stored},
-        )
-        try:
-            get(url, str(part), None)
-        except requests.RequestException as error:
-            if error.response is not None:
-                error.response.close()
-            reason = _reason(error, requests)
-            message = f"{url}: {reason}; try again, or download it by hand to {path}"
-            raise DownloadError(f"{message} and run the same again.") from None
-        _check(part, checksum, url)
-        yield part
+    get = pooch.HTTPDownloader(
+        progressbar=bar,
+        chunk_size=2**16,
+        timeout=_TIMEOUT,
+        headers={"Accept-Encoding": "identity"},
+        hooks={"response": _as_stored},
+    )
+    try:
+        get(url, str(part), None)
+    except requests.RequestException as error:
+        if error.response is not None:
+            error.response.close()
+        reason = _reason(error, requests)
+        message = f"{url}: {reason}; try again, or download it by hand to {path}"
+        raise DownloadError(f"{message} and run the same again.") from None
+    _check(part, checksum, url)
 
 
 def _as_stored(response: Any, **_: object) -> None:
@@ -167,21 +161,12 @@ def _reason(error: Exception, requests: Any) -> str:
     return str(error)
 
 
-@contextmanager
-def _partial(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside ``path``, free again afterwards."""
-    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{_SUFFIX}")
-    try:
-        yield part
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _sweep(root: Path) -> None:
+def _sweep(source: Source, root: Path) -> None:
     """Remove what downloads that were killed left behind."""
-    for part in root.rglob(f"*{_SUFFIX}"):
+    names = [*source.files, *([source.archive.name] if source.archive else [])]
+    for part in {part for name in names for part in leftovers(root / name)}:
         with suppress(OSError):
-            if time.time() - part.stat().st_mtime > _STALE:
+            if time.time() - part.lstat().st_mtime > _STALE:
                 part.unlink()
 
 

@@ -8,7 +8,7 @@ __all__ = ["data_folder"]
 
 
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Name the folder with one subfolder a dataset; it need not exist.
+    """Name the folder with one subfolder per dataset; it need not exist.
 
     Parameters
     ----------

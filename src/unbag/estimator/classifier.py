@@ -34,10 +34,10 @@ class UnbagClassifier(Predicting):
     Parameters
     ----------
     priors : array, dict, DataFrame or ClassPriors, default=None
-        Θ: one row a bag, one column a class. An array needs bag ids 0..M−1; a DataFrame (index =
-        bag ids, columns = class names) or dict is matched by id. None means that every bag is
-        pure: ``y`` is the class itself, plain supervised learning. :meth:`fit_bags` takes the
-        priors of its bags.
+        Θ: one row per bag, one column per class. An array needs bag ids 0..M−1; a DataFrame
+        (index = bag ids, columns = class names) or dict is matched by id. None means that every
+        bag is pure: ``y`` is the class itself, plain supervised learning. :meth:`fit_bags` takes
+        the priors of its bags.
     method : str or Method, default="auto"
         biased, prop, prop-cr, unbiased, u-correct, u-flood, u-stop, u-prr, bag-likelihood,
         matched-likelihood, crossfit, consistency, or auto, which chooses by bags and
@@ -105,7 +105,7 @@ class UnbagClassifier(Predicting):
     best_epoch_ : int or None
         With early stopping, the epoch whose weights were kept.
     calibration_ : Calibration or None
-        Set by :meth:`calibrate`; crossfit and consistency bring a temperature of their own.
+        Set by :meth:`calibrate`; crossfit and consistency set a temperature themselves.
     encoding_ : object or None
         How columns of files became these rows, where they were read by ``unbag.io``; a saved model
         holds it. The caller sets it after fit.
@@ -187,8 +187,8 @@ class UnbagClassifier(Predicting):
         refuse_settings_of_methods(params)
         super().set_params(**params)
         if settings:
-            own = {name.removeprefix("method__"): value for name, value in settings.items()}
-            self.method = get_method(self.method, **own)
+            changes = {name.removeprefix("method__"): value for name, value in settings.items()}
+            self.method = get_method(self.method, **changes)
         return self
 
     def fit(

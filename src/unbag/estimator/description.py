@@ -100,7 +100,7 @@ class Ids(Struct, forbid_unknown_fields=True):
         return cls("mixed", pairs)
 
     def array(self, name: str) -> NDArray[Any]:
-        """Array of objects, each of its own kind; ``name`` is for messages."""
+        """Array of objects, each of its kind; ``name`` is for messages."""
         pairs = self.values if self.kind == "mixed" else [[self.kind, v] for v in self.values]
         ids = np.empty(len(pairs), dtype=object)
         for i, pair in enumerate(pairs):
@@ -148,13 +148,16 @@ class ResNet(Struct, tag_field="kind", tag="resnet20"):
 
 
 class Tabular(Struct, tag_field="kind", tag="tabular"):
-    """A model of tables: kinds and numbers of features, and trees, nodes and depth of ensembles."""
+    """A model of tables: numbers of features; trees, nodes, depth; networks, depth, width."""
 
     features: Annotated[list[tuple[Literal["linear", "steps", "waves"], Size]], Meta(max_length=3)]
     strengths: Annotated[int, Meta(ge=1, le=100)]
     trees: dict[
         Literal["forest", "boosting"], tuple[Size, Size, Annotated[int, Meta(ge=0, le=10_000)]]
     ]
+    networks: (
+        tuple[Annotated[int, Meta(ge=1, le=1000)], Annotated[int, Meta(ge=1, le=100)], Size] | None
+    )
 
 
 class Module(Struct, tag_field="kind", tag="module"):

@@ -129,7 +129,7 @@ def _check(onnxruntime: Any, path: Path, rows: NDArray[Any], expected: NDArray[A
             session.run(["probabilities", "class_index"], {"rows": rows[start:stop]})
             for start, stop in ((0, len(rows)), (0, 1))
         ]
-    except Exception as error:  # noqa: BLE001 — its errors share no class of their own
+    except Exception as error:  # noqa: BLE001 — its errors share no base class
         message = f"onnxruntime cannot run the exported model ({error}); no file was written."
         raise UnbagError(message) from None
     for probabilities, index in outputs:
@@ -180,8 +180,8 @@ class _Graph:
 
     def normalize(self, x: str, norm: nn.BatchNorm1d | nn.BatchNorm2d) -> str:
         """Apply the running statistics of a batch normalisation."""
-        own = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
-        names = [self.constant(tensor) for tensor in own]
+        statistics = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+        names = [self.constant(tensor) for tensor in statistics]
         return self.add("BatchNormalization", x, *names, epsilon=norm.eps)
 
 
@@ -195,7 +195,7 @@ def _model(clf: UnbagClassifier) -> Any:
     _add_probabilities(graph, clf, _add_network(graph, clf.module_, _add_scaling(graph, clf), clf))
     kind = types.UINT8 if clf.bytes_ else types.FLOAT
     k = len(clf.classes_)
-    made = helper.make_graph(
+    onnx_graph = helper.make_graph(
         graph.nodes,
         "unbag",
         [helper.make_tensor_value_info("rows", kind, ["n", *clf.row_shape_])],
@@ -207,7 +207,7 @@ def _model(clf: UnbagClassifier) -> Any:
     )
     opset = helper.make_opsetid("", _OPSET)
     return helper.make_model(
-        made,
+        onnx_graph,
         opset_imports=[opset],
         ir_version=_IR_VERSION,
         producer_name="unbag",

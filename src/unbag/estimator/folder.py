@@ -172,7 +172,7 @@ class TensorFile:
         except (SafetensorError, OSError, RuntimeError) as error:
             text = str(error)
             if getattr(error, "errno", 0) == errno.ENOMEM or "allocate memory" in text:
-                raise MemoryError(f"There is too little memory to read {self.path}.") from None
+                raise MemoryError(f"{self.path} cannot be read.") from None
             if isinstance(error, RuntimeError):
                 raise
             raise self.refusal(f"it cannot be read ({text})") from None
@@ -194,7 +194,7 @@ class TensorFile:
         return ""
 
     def read(self) -> dict[str, Tensor]:
-        """Read all tensors to memory of their own."""
+        """Copy all tensors to memory."""
         with self._opened() as file:
             return {name: file.get_tensor(name).clone() for name in self.shapes}
 
@@ -224,7 +224,7 @@ def staged(path: str | os.PathLike[str], others: Collection[str] = ()) -> Iterat
 def _check_replaceable(target: Path) -> None:
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
-    remedy = "nothing was written; give another path, or move what is there."
+    remedy = "nothing was written; give another path, or move the folder."
     if not target.is_dir():
         raise refusal(target, "it is a file", remedy)
     if not holds_model(target):

@@ -16,7 +16,7 @@ from torch import Tensor
 from unbag.bags import Bags
 from unbag.exceptions import InvalidInputError
 from unbag.identity import select
-from unbag.ids import id_array, index_ids, match_ids, natural_ids
+from unbag.ids import id_array, natural_ids
 from unbag.priors import ClassPriors
 from unbag.rows import Rows
 from unbag.training import TestSet
@@ -44,6 +44,7 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
             )
             raise InvalidInputError(message)
         X = self._validate(X, reset=True)
+        y = detached("y", y)
         # scikit-learn's conversion would merge kinds of ids, such as 1 and "a".
         ids = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else id_array("y", y)
         check_consistent_length(X, ids)
@@ -95,10 +96,10 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
 
     def _check_feature_names(self, bags: Bags) -> None:
         known = getattr(self, "feature_names_in_", None)
-        given = bags.feature_names
-        if known is not None and given is not None and list(known) != list(given):
+        names = bags.feature_names
+        if known is not None and names is not None and list(known) != list(names):
             allowed = f"Bags of the features {shorten(known)} as in training"
-            raise invalid("X", allowed, shorten(given))
+            raise invalid("X", allowed, shorten(names))
 
     def _check_bags(self, bags: Any, held_out: Any) -> None:
         """Check what ``fit_bags`` is given, and remember the features."""
@@ -106,9 +107,11 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
             if not isinstance(given, Bags) and not (name == "held_out" and given is None):
                 raise invalid(name, "of type Bags", type(given).__name__)
         if self.priors is not None:
-            own, table = ClassPriors.of(self.priors), bags.priors
-            same = list(own.classes) == list(table.classes)
-            if not (same and (own.values[own.encode(table.bag_ids)] == table.values).all()):
+            expected, table = ClassPriors.of(self.priors), bags.priors
+            same = list(expected.classes) == list(table.classes)
+            if not (
+                same and (expected.values[expected.encode(table.bag_ids)] == table.values).all()
+            ):
                 remedy = "use priors=None: bags bring their own."
                 raise invalid("priors", "None, or those of the bags", "another table", remedy)
         self._validate(bags.source[:1], reset=True)
@@ -138,12 +141,11 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
             return None
         if not isinstance(given, tuple) or len(given) != 2:
             raise invalid("test_set", "a pair (X, labels)", type(given).__name__)
-        rows = np.asarray(detached(given[0]))
+        rows = np.asarray(detached("test_set", given[0]))
         if rows.shape[1:] != row_shape:
             raise invalid("test_set", f"of rows of shape {row_shape}", f"{rows.shape[1:]}")
-        known = index_ids("classes", table.classes)
-        what = "labelled with classes"
-        labels = match_ids("test_set", given[1], known, source="its labels have", what=what)
+        what, source = "labelled with classes of the priors", "its labels have"
+        labels = table.encode_classes("test_set", given[1], what=what, source=source)
         return TestSet(self._scale(rows, scaler), labels)
 
     def _fit_scaler(self, bags: Bags) -> StandardScaler | None:
@@ -182,9 +184,11 @@ def pure(classes: NDArray[Any]) -> ClassPriors:
 
 def _as_array(X: Any) -> Any:
     """Tensors as arrays; anything else as it is."""
+    if X is None:
+        raise invalid("X", "rows of shape (n, d) or images", "None")
     if not isinstance(X, Tensor):
         return X
-    X = X.detach().cpu()
+    X = detached("X", X)
     return (X.float() if X.dtype in (torch.bfloat16, torch.float16) else X).numpy()
 
 

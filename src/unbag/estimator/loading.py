@@ -153,7 +153,7 @@ class _Loading:
         self.is_module = isinstance(given.network, Module)
 
     def classifier(self, given: nn.Module | ModuleFactory | None) -> UnbagClassifier:
-        module = self._build(given)  # without memory of its own, where it is one of unbag's
+        module = self._build(given)  # without memory, where it is one of unbag's
         self._check_sizes(module)
         self._check_digests()
         arrays = self.tensors.read()

@@ -22,7 +22,7 @@ from torch import nn
 from unbag.bags import Bags
 from unbag.estimator.inputs import CheckedInputs
 from unbag.evaluation import Calibration, accuracy_warning, calibrate_log, label_free_accuracy
-from unbag.exceptions import ImplausibleEstimateWarning
+from unbag.exceptions import ImplausibleEstimateWarning, NotFiniteError
 from unbag.ids import id_array
 from unbag.priors import ClassPriors, check_test_prior, prior_shift
 from unbag.training import resolve_device
@@ -56,6 +56,9 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
         Probabilities hold under ``prior``, the class shares where these rows come from; by default
         that is the test prior. The softmax η holds under the output prior o, so they are
         :math:`\eta_k \, \mathrm{prior}_k / o_k`, scaled to sum to 1.
+
+        Every number is finite. Rows for which the network overflows are a
+        :class:`~unbag.exceptions.NotFiniteError`, which names them.
         """
         log_odds = self._log_odds(X, prior)
         return _join(X, (torch.softmax(torch.from_numpy(part), -1).numpy() for part in log_odds))
@@ -126,6 +129,7 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
         if device.type != "cpu":
             module = copy.deepcopy(module).to(device)
         dtype = next(module.parameters()).dtype
+        start = 0
         for part in self._parts(X):
             # Copied, because torch must not share memory that is read-only.
             rows = torch.tensor(np.ascontiguousarray(self._scale(part, self.scaler_)))
@@ -134,6 +138,10 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
             pieces = torch.split(rows, _CPU_ROWS if device.type == "cpu" else len(rows))
             with torch.no_grad():
                 logits = torch.cat([module(piece) for piece in pieces]).double().cpu()
+            finite = torch.isfinite(logits).all(-1).numpy()
+            if not finite.all():
+                raise NotFiniteError(tuple((start + np.flatnonzero(~finite)).tolist()))
+            start += len(part)
             yield np.asarray(torch.log_softmax(logits, -1).numpy())
 
     def _log_odds(self, X: Any, prior: Any) -> Iterator[NDArray[np.float64]]:

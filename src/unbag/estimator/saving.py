@@ -96,10 +96,10 @@ def write_model(clf: UnbagClassifier, folder: Path, *, stacklevel: int = 2) -> N
 def _description(clf: UnbagClassifier) -> Description:
     settings, not_saved = _settings(clf)
     table = clf.priors_
-    given: Any = None
+    given_bags: Any = None
     if clf.priors is not None:
         full = ClassPriors.of(clf.priors)
-        given = "used" if _same(full, table) else Ids.of(full.bag_ids)
+        given_bags = "used" if _same(full, table) else Ids.of(full.bag_ids)
     names = getattr(clf, "feature_names_in_", None)
     prior = clf.test_prior
     if prior is not None:
@@ -119,7 +119,7 @@ def _description(clf: UnbagClassifier) -> Description:
         not_saved=not_saved,
         classes=Ids.of(clf.classes_),
         bags=Ids.of(table.bag_ids),
-        given_bags=given,
+        given_bags=given_bags,
         given_test_prior=None if prior is None else prior.tolist(),
         test_prior=clf.test_prior_.tolist(),
         output_prior=clf.output_prior_.tolist(),

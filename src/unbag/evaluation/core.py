@@ -148,7 +148,7 @@ class Core:
         column = self.pattern[:, k]
         by_recall, by_share = metric.partials(column[k], column @ self.pi, pi)
         at_pattern = by_recall * path.recall_weights + by_share * path.share_weights  # (M, K)
-        if name == "predicted_share":  # it hardly varies along the path: the plain interval
+        if name == "predicted_share":  # it varies little along the path: the plain interval
             return self._plain_estimate(value, at_pattern, z)
         recall, share = path.columns[:, k], path.columns @ self.pi  # (G,)
         by_recall, by_share = (d[:, None] for d in metric.partials(recall, share, pi))

@@ -104,9 +104,7 @@ def evaluate_predictions(
     held_out = _check_held_out_share(held_out_share, sampling, table)
     costs = _check_cost(cost, table)
 
-    present = np.bincount(bag_index, minlength=table.n_bags) > 0
-    rest = table.subset(present)
-    bag_index = (np.cumsum(present) - 1)[bag_index]
+    rest, bag_index, present = table.with_rows(bag_index)
     errors = None if errors is None else errors.subset(present)
     held_out = None if held_out is None else held_out[present]
     pi = None if test_prior is None else check_test_prior(test_prior, table.classes)
@@ -159,9 +157,7 @@ def _check_predictions(
         if chances is None:
             raise invalid("y_pred", "predictions, or None with probabilities", "neither")
         return np.asarray(chances.argmax(1), dtype=np.int64)
-    known = index_ids("classes", table.classes)
-    what = "classes of the priors"
-    predicted = match_ids("y_pred", given, known, source="y_pred has", what=what)
+    predicted = table.encode_classes("y_pred", given)
     if len(predicted) != n:
         raise invalid("y_pred", f"one class for each of {n} rows", f"{len(predicted)}")
     return predicted
@@ -302,8 +298,7 @@ def _numbers(rows: Any) -> Any:
 def _in_order(chances: Any, estimator: Any, table: ClassPriors) -> Any:
     """Columns in the order of the priors' classes."""
     classes = getattr(estimator, "classes_", table.classes)
-    known = index_ids("classes", table.classes)
-    place = match_ids("classes_", classes, known, source="the estimator has", what="classes")
+    place = table.encode_classes("classes_", classes, source="the estimator has")
     ordered = np.zeros((len(chances), table.n_classes))
     ordered[:, place] = chances
     return ordered

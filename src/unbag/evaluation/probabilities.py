@@ -80,17 +80,17 @@ class ProbabilityMetrics:
         return vars(self)
 
 
-def check_probabilities(given: Any, n: int, k: int) -> _Floats:
+def check_probabilities(given: Any, n: int, k: int, name: str = "probabilities") -> _Floats:
     """Refuse what is not n rows of K probabilities that sum to 1."""
-    chances = as_float_array("probabilities", detached(given), ndim=2)
+    chances = as_float_array(name, detached(name, given), ndim=2)
     if chances.shape != (n, k):
-        raise invalid("probabilities", f"an array of shape ({n}, {k})", f"shape {chances.shape}")
+        raise invalid(name, f"an array of shape ({n}, {k})", f"shape {chances.shape}")
     if not np.isfinite(chances).all() or (chances < 0).any():
-        raise invalid("probabilities", "numbers from 0 to 1", "negative or non-finite ones")
+        raise invalid(name, "probabilities from 0 to 1", "negative or non-finite numbers")
     off = np.abs(chances.sum(1) - 1)
     if (off > 1e-3).any():
-        got = f"{chances[off.argmax()].sum():g} in row {off.argmax()}"
-        raise invalid("probabilities", "rows that sum to 1", got)
+        got = f"the sum {chances[off.argmax()].sum():g} in row {off.argmax()}"
+        raise invalid(name, "probabilities that sum to 1", got, "apply a softmax first.")
     return chances
 
 

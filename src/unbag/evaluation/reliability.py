@@ -124,7 +124,7 @@ def reliability_diagram(
     --------
     >>> eta = np.repeat([[0.8, 0.2], [0.2, 0.8]], 500, axis=0)  # 0.8 for one class
     >>> bag = np.tile([0, 0, 0, 1, 1], 200)
-    >>> bag[500:] = 1 - bag[500:]  # 60 % and 40 % of the two bags get it
+    >>> bag[500:] = 1 - bag[500:]  # 60% and 40% of the two bags get it
     >>> diagram = reliability_diagram(eta, bag, priors=[[0.8, 0.2], [0.2, 0.8]], n_bins=2)
     >>> diagram.overall.frequency.round(3), diagram.overall.error.round(3)  # true for 2 of 3
     (array([  nan, 0.667]), array([  nan, 0.026]))
@@ -135,8 +135,8 @@ def reliability_diagram(
         raise invalid("bag_ids", "ids of at least one row", "none")
     check_number("n_bins", n_bins, low=1, high=1000, integer=True)
     chances = check_probabilities(probabilities, len(bag_index), table.n_classes)
-    present = np.bincount(bag_index, minlength=table.n_bags) > 0
-    bags = _Bags(table.subset(present), (np.cumsum(present) - 1)[bag_index], int(n_bins))
+    rest, bag_index, _ = table.with_rows(bag_index)
+    bags = _Bags(rest, bag_index, int(n_bins))
     pi = bags.pooled
     if test_prior is not None:
         pi = check_test_prior(test_prior, table.classes)

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unbag.evaluation.estimate import Estimate
-from unbag.ids import index_ids, match_ids
 from unbag.priors import ClassPriors
 from unbag.validation import as_generator, check_choice, check_number, invalid
 
@@ -78,14 +77,14 @@ def estimate_prior(
     check_choice("method", method, ("auto", "confusion", "em"))
     check_number("level", level, low=0, high=1, low_open=True, high_open=True)
     check_number("n_bootstrap", n_bootstrap, low=20, integer=True)
-    given = X is not None and bag_ids is not None
+    has_held_out = X is not None and bag_ids is not None
     if method == "auto":
-        method = "confusion" if given else "em"
+        method = "confusion" if has_held_out else "em"
     rng = as_generator(random_state)
     classes = estimator.classes_
     if method == "em":
         draws = _by_maximisation(estimator, X_target, n_bootstrap, rng)
-    elif given:
+    elif has_held_out:
         draws = _by_confusion(estimator, X_target, X, bag_ids, n_bootstrap, rng)
     else:
         raise invalid("X and bag_ids", "held-out rows for method='confusion'", "None")
@@ -120,10 +119,9 @@ def _by_confusion(
     """Shares (1 + B, K): the estimate, then resamples of target and bags."""
     table = ClassPriors.of(estimator.priors if estimator.priors is not None else estimator.priors_)
     k = table.n_classes
-    known = index_ids("classes", table.classes)
 
     def code(rows: Any) -> NDArray[np.int64]:
-        return match_ids("classes_", estimator.predict(rows), known, source="predictions have")
+        return table.encode_classes("classes_", estimator.predict(rows), source="predictions have")
 
     bag_index, predicted = table.encode(bag_ids), code(X)
     if len(predicted) != len(bag_index):
@@ -168,7 +166,7 @@ def _undo(target: _Floats, counts: _Floats, theta: _Floats) -> _Floats:
 
 
 def _converge(step: Callable[[_Floats], _Floats], values: _Floats) -> _Floats:
-    """Repeat a step of expectation maximisation until it hardly moves."""
+    """Repeat a step of expectation maximisation until the values barely change."""
     for _ in range(_MOST_STEPS):
         before, values = values, step(values)
         if np.abs(values - before).max() < _TOLERANCE:

@@ -5,7 +5,7 @@ from unbag.priors import ClassPriors
 __all__ = ["beyond_limits_warning", "untestable_note"]
 
 # Standard errors from any possible value at which an accuracy is not to be trusted. On rows drawn
-# freely, chance takes about 1 in 14 perfect models so far, and 1 in 50 of those right in 95 %.
+# freely, chance takes about 1 in 14 perfect models so far, and 1 in 50 of those right in 95%.
 _ERRORS = 1.5
 
 
@@ -20,7 +20,7 @@ def beyond_limits_warning(accuracy: float, errors: float) -> str | None:
     """
     if errors <= _ERRORS:
         return None
-    side = "above 100 %" if accuracy > 1 else "below 0 %"
+    side = "above 100%" if accuracy > 1 else "below 0%"
     return (
         f"The accuracy is estimated as {accuracy:.1%}, which is {min(errors, 99):.1f} standard "
         f"errors {side}. No model can have that accuracy, and chance rarely takes an estimate so "

@@ -195,8 +195,8 @@ def residual_test(
     means, covariances = _moments(features, sizes)  # (M, d), (M, d, d)
     root = np.sqrt(sizes)  # (M,)
     left, sigma, right = np.linalg.svd(root[:, None] * table.values, full_matrices=False)
-    there = sigma > RANK_TOLERANCE * sigma[0]
-    left, sigma, right = left[:, there], sigma[there], right[there]
+    nonzero = sigma > RANK_TOLERANCE * sigma[0]
+    left, sigma, right = left[:, nonzero], sigma[nonzero], right[nonzero]
     projector = np.eye(n_bags) - left @ left.T  # (M, M), R
     inverse = (right.T / sigma) @ left.T * root  # (K, M), from bag means to class means
     class_means = inverse @ means  # (K, d)

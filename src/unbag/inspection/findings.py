@@ -79,7 +79,7 @@ class Inspection(Findings):
         Lists of K shares: bags that give Θ full rank, or the one that strengthens it most.
     missing_classes, constant_classes, flat_classes
         Classes in no bag; position and share of classes with the same share in all bags (Θ then
-        lacks rank); classes whose share hardly differs between bags.
+        lacks rank); classes whose share is almost the same in all bags.
     equal_bags, near_bags
         Groups of bags with identical and with nearly identical shares.
     inflation
@@ -91,7 +91,7 @@ class Inspection(Findings):
         Held-out rows of every bag that would narrow it to ± 1 point, if all bags grow by the same
         factor and rows are drawn as ``sampling`` says.
     relative_error_half_width, prior_error_half_width
-        The same from errors in the shares alone: relative errors of 1 %, and those given.
+        The same from errors in the shares alone: relative errors of 1%, and those given.
     empty_bags, tiny_bags, dominating_bag
         Bags without rows, bags with few, and a bag that holds most rows.
     rare_classes, thin_cells
@@ -128,7 +128,7 @@ class Inspection(Findings):
 
     def table(self) -> list[tuple[str, str]]:
         """Name and value of every line that is printed."""
-        level = f"{100 * self.level:g} %"
+        level = f"{100 * self.level:g}%"
         table = [
             ("rank of the shares", f"{self.rank} of {self.n_classes}"),
             ("condition number", plain_number(self.condition_number)),
@@ -148,7 +148,7 @@ class Inspection(Findings):
             each = f"{low:,} per bag" if low == high else f"{low:,} to {high:,} per bag"
             table.append(("rows for ± 1 point", f"{sum(self.rows_needed):,}, {each}"))
         if self.relative_error_half_width is not None:
-            table.append(("if shares are 1 % off", points(self.relative_error_half_width)))
+            table.append(("if shares are 1% off", points(self.relative_error_half_width)))
         if self.prior_error_half_width is not None:
             table.append(("with the errors given", points(self.prior_error_half_width)))
         if self.alike is not None:

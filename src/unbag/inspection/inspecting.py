@@ -89,9 +89,9 @@ def inspect(
       rank of the shares       3 of 3
       condition number         2.9
       sum of absolute weights  2.8 (1 with labels)
-      accuracy without labels  ± 2.1 points (95 % interval), ± 1.2 points if class counts are exact
+      accuracy without labels  ± 2.1 points (95% interval), ± 1.2 points if class counts are exact
       rows for ± 1 point       54,696, 13,674 per bag
-      if shares are 1 % off    ± 0.67 points
+      if shares are 1% off     ± 0.67 points
       note: It was not tested whether rows of a class look alike in all bags: no rows were given.
     verdict: go (nothing speaks against starting)
     >>> poor = inspect({"a": [0.6, 0.2, 0.2], "b": [0.2, 0.4, 0.4], "c": [0.4, 0.3, 0.3]})

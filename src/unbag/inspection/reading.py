@@ -22,10 +22,10 @@ def read_sizes(sizes: Any, table: ClassPriors) -> Ints:
     if hasattr(sizes, "keys"):
         keys = list(sizes.keys())
         order = match_bags("sizes", keys, table)
-        given = np.asarray(list(sizes.values()) if isinstance(sizes, Mapping) else sizes)
-        values = as_float_array("sizes", given, ndim=1)[order]
+        numbers = np.asarray(list(sizes.values()) if isinstance(sizes, Mapping) else sizes)
+        values = as_float_array("sizes", numbers, ndim=1)[order]
     else:
-        array = np.asarray(detached(sizes))
+        array = np.asarray(detached("sizes", sizes))
         values = as_float_array("sizes", np.atleast_1d(array), ndim=1)
         if array.ndim == 0:
             values = np.repeat(values, table.n_bags)

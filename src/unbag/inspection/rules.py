@@ -25,7 +25,7 @@ ALARM = 0.05  # p-value of the test that rows of a class look alike in all bags
 # Neither: limits of notes and of numbers that are printed.
 NEAR_BAGS = 0.01  # bags whose shares all differ by at most one point are near-identical
 EQUAL_BAGS = 1e-6  # and by no more than this, identical
-THIN_CELL = 5.0  # expected rows of a class in a bag; with fewer the bag hardly has the class
+THIN_CELL = 5.0  # expected rows of a class in a bag; with fewer the class is almost absent
 RELATIVE_ERROR = 0.01  # the error in the shares whose effect is shown
 TARGET_HALF_WIDTH = 0.01  # the printed number of rows is that for ± 1 point
 ASSUMED_ACCURACY = 0.9  # of the model whose evaluation is predicted
@@ -120,8 +120,8 @@ def _composition(f: Findings, shares: Sequence[float]) -> str:
     pairs = list(zip(f.classes, shares, strict=True))
     if len(pairs) > 5:
         top = max(pairs, key=lambda pair: pair[1])
-        return f"{100 * top[1]:.0f} % of {top[0]!r} and otherwise the shares of all bags together"
-    return ", ".join(f"{100 * share:.0f} % of {name!r}" for name, share in pairs)
+        return f"{100 * top[1]:.0f}% of {top[0]!r} and otherwise the shares of all bags together"
+    return ", ".join(f"{100 * share:.0f}% of {name!r}" for name, share in pairs)
 
 
 def _shape_reasons(f: Findings) -> list[str]:
@@ -173,7 +173,7 @@ def _error_reasons(f: Findings) -> tuple[list[str], list[str]]:
     care: list[str] = []
     if f.relative_error_half_width is not None and f.relative_error_half_width > WIDE_HALF_WIDTH:
         care.append(
-            f"Errors of {100 * RELATIVE_ERROR:g} % in the shares move the estimated accuracy by "
+            f"Errors of {100 * RELATIVE_ERROR:g}% in the shares move the estimated accuracy by "
             f"{points(f.relative_error_half_width)}. Get more precise shares, or bags whose "
             "shares differ more."
         )
@@ -209,7 +209,7 @@ def _size_reasons(f: Findings) -> list[str]:
         )
     if f.dominating_bag is not None:
         reasons.append(
-            f"Bag {f.dominating_bag!r} holds more than {100 * DOMINATING_SHARE:g} % of all rows. "
+            f"Bag {f.dominating_bag!r} holds more than {100 * DOMINATING_SHARE:g}% of all rows. "
             "Add rows to the other bags; more rows of this one help little."
         )
     return reasons
@@ -245,7 +245,7 @@ def _notes(f: Findings) -> list[str]:
     if f.near_bags:
         notes.append(
             f"Bags {_groups(f.near_bags)} have nearly the same shares: they add rows, but "
-            "hardly any information about the classes."
+            "little information about the classes."
         )
     if f.n_rows is None:
         notes.append(
@@ -269,7 +269,7 @@ def _notes(f: Findings) -> list[str]:
 
 
 def _groups(groups: list[list[Any]]) -> str:
-    more = f" (and {len(groups) - 1} more groups)" if len(groups) > 1 else ""
+    more = f" (and {_count(groups[1:], 'more group')})" if len(groups) > 1 else ""
     return shorten(groups[0]) + more
 
 

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from unbag.ids import id_array, index_ids, match_ids
+from unbag.evaluation.probabilities import check_probabilities
 from unbag.inspection.alike import MIN_FREEDOM, bag_features, residual_test
 from unbag.inspection.rules import ALARM, NO_SLOPE, ONE_CLASS
 from unbag.priors import ClassPriors
-from unbag.validation import as_float_array, detached, invalid, shorten
+from unbag.validation import detached, invalid, shorten
 
 __all__ = ["TrivialTest", "trivial_model"]
 
@@ -81,36 +81,26 @@ def trivial_model(predictions: Any, bag_ids: Any, priors: Any) -> TrivialTest:
     >>> theta = np.array([[0.9, 0.1], [0.2, 0.8]])
     >>> bag = np.repeat([0, 1], 100)
     >>> trivial_model(np.zeros(200, dtype=int), bag, theta).reasons[0]
-    'Class 0 is predicted for 100 % of the rows, the priors say 55 %.'
+    'Class 0 is predicted for 100% of the rows, the priors say 55%.'
     >>> good = trivial_model(np.r_[[0] * 90, [1] * 10, [0] * 20, [1] * 80], bag, theta)
     >>> good.trivial, round(good.slope, 6)
     (False, 1.0)
     """
     table = ClassPriors.of(priors)
     index = table.encode(bag_ids)
-    given = detached(predictions)
-    probabilities = _read_probabilities(given, table) if np.ndim(given) == 2 else None
-    if probabilities is None:
-        known = index_ids("classes", table.classes)
-        remedy = f"the priors have the classes {shorten(table.classes)}."
-        labels = match_ids(
-            "predictions",
-            id_array("predictions", given),
-            known,
-            source="the predictions have",
-            remedy=remedy,
-            what="classes that the priors have",
-        )
-    else:
+    plain = detached("predictions", predictions)
+    probabilities = None
+    if np.ndim(plain) == 2:
+        probabilities = check_probabilities(plain, len(index), table.n_classes, "predictions")
         labels = probabilities.argmax(1)
+    else:
+        labels = table.encode_classes("predictions", plain, source="the predictions have")
     if len(labels) != len(index):
         raise invalid("predictions", f"of length {len(index)}, one for each bag id", len(labels))
-    sizes = np.bincount(index, minlength=table.n_bags)
-    if (sizes > 0).sum() < 2:
-        raise invalid("bag_ids", "of at least two bags", shorten(table.bag_ids[sizes > 0]))
-
-    place = (np.cumsum(sizes > 0) - 1)[index]
-    table, sizes = table.subset(sizes > 0), sizes[sizes > 0]
+    table, place, _ = table.with_rows(index)
+    if table.n_bags < 2:
+        raise invalid("bag_ids", "of at least two bags", shorten(table.bag_ids))
+    sizes = np.bincount(place)
     n_bags, n_classes = table.values.shape
     cells = np.bincount(place * n_classes + labels, minlength=n_bags * n_classes)
     counts = cells.reshape(n_bags, n_classes)
@@ -135,8 +125,8 @@ def trivial_model(predictions: Any, bag_ids: Any, priors: Any) -> TrivialTest:
     reasons = []
     if top_share > ONE_CLASS > pooled[top]:
         reasons.append(
-            f"Class {top_class!r} is predicted for {100 * top_share:.3g} % of the rows, the "
-            f"priors say {100 * pooled[top]:.3g} %."
+            f"Class {top_class!r} is predicted for {100 * top_share:.3g}% of the rows, the "
+            f"priors say {100 * pooled[top]:.3g}%."
         )
     if slope is not None and p_value > ALARM:
         reasons.append(
@@ -145,23 +135,10 @@ def trivial_model(predictions: Any, bag_ids: Any, priors: Any) -> TrivialTest:
         )
     elif slope is not None and abs(slope) < NO_SLOPE:
         reasons.append(
-            f"Predicted shares hardly follow the priors: by {100 * slope:.2g} % of their "
+            f"Predicted shares hardly follow the priors: by {100 * slope:.2g}% of their "
             "differences between bags."
         )
     return TrivialTest(bool(reasons), p_value, slope, top_class, top_share, reasons)
-
-
-def _read_probabilities(values: Any, table: ClassPriors) -> Floats:
-    rows = as_float_array("predictions", values, ndim=2)
-    if rows.shape[1] != table.n_classes:
-        raise invalid("predictions", f"of {table.n_classes} columns, one per class", rows.shape[1])
-    if not (np.isfinite(rows).all() and (rows >= 0).all()):
-        raise invalid("predictions", "finite and non-negative probabilities", "others")
-    off = np.abs(rows.sum(1) - 1)
-    if len(off) and off.max() > 1e-3:
-        got = f"the sum {rows[off.argmax()].sum():.6g} in row {off.argmax()}"
-        raise invalid("predictions", "probabilities that sum to 1", got, "apply a softmax first.")
-    return rows
 
 
 def _homogeneity(counts: Ints) -> float:

@@ -78,10 +78,10 @@ class ArrayEncoding(Encoding, frozen=True, tag="array"):
 
     def transform(self, X: NDArray[Any]) -> NDArray[Any]:
         """Give the rows this shape and type; refuse rows of another one."""
-        given = ArrayEncoding.of(X)
-        if given != self:
+        actual = ArrayEncoding.of(X)
+        if actual != self:
             kind = f"{self.dtype} rows of shape {self.row_shape}, as the model was fitted on"
-            raise invalid("X", kind, f"{given.dtype} rows of shape {given.row_shape}")
+            raise invalid("X", kind, f"{actual.dtype} rows of shape {actual.row_shape}")
         with np.errstate(over="ignore"):  # checked below
             rows = X.astype(self.dtype, order="C", copy=False).reshape(len(X), *self.row_shape)
         if rows.dtype != np.uint8:

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unbag.ids import natural_ids
-from unbag.io.column_types import empty_as_null, is_date, is_missing, is_text, plain_type
+from unbag.ids import check_length, natural_ids
+from unbag.io.column_types import empty_as_null, is_missing, is_text, plain_type
 from unbag.io.tables import TableFiles
 from unbag.io.text_ids import ids_from_text
 from unbag.validation import invalid
@@ -40,11 +40,13 @@ class BagColumn:
         if self._missing(array).any():
             self._refuse_missing()
         try:
-            ids = array.cast(self._dtype, safe=not is_date(self._dtype)).dictionary_encode()
+            # Days may be written with a time of day, but different times must stay different.
+            ids = array.cast(self._dtype, safe=self._dtype != pa.date32()).dictionary_encode()
             values = ids.dictionary.to_pylist()
         except (pa.ArrowInvalid, ValueError, OverflowError) as error:  # dates that Python has not
             got = " ".join(str(error).split())[:200]
             raise invalid(f"bag column {self._name!r}", str(self._dtype), got) from None
+        check_length(f"bag column {self._name!r}", values)
         known = self._known
         codes = [known.setdefault(value, len(known)) for value in values]
         self._codes.append(np.array(codes, dtype=np.int32)[ids.indices.to_numpy()])

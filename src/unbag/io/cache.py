@@ -1,11 +1,11 @@
 """Encoded rows in a folder, memory-mapped, written whole or not at all."""
 
-import os
+import errno
 import shutil
 import tempfile
 import tokenize
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from unbag.files import discard, new_file, sync, write_whole
 from unbag.validation import invalid
 
 __all__ = ["CacheWriter", "CachedRows", "open_cache"]
@@ -71,7 +72,9 @@ def open_cache(folder: Path, key: str) -> CachedRows | None:
             levels = pa.ipc.open_file(file).read_all().column(0).combine_chunks()
         sound = len(codes) == len(X) and codes.min() >= 0 and codes.max() < len(levels)
         return CachedRows(X, (codes, levels), about.about) if sound else None
-    except DAMAGED:
+    except DAMAGED as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+            raise MemoryError(f"{place / ROWS} cannot be mapped.") from None
         return None
 
 
@@ -98,7 +101,7 @@ class CacheWriter:
         with self._refusing():
             folder.mkdir(parents=True, exist_ok=True)
             for left_over in folder.glob(f"{key}.partial-*"):
-                shutil.rmtree(left_over, ignore_errors=True)
+                discard(left_over)
             needed, free = 4 * shape[0] * (shape[1] + 1), shutil.disk_usage(folder).free
             if needed > free:
                 got = f"{free / 1e9:.1f} GB at {folder}"
@@ -114,7 +117,8 @@ class CacheWriter:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
-        shutil.rmtree(self._partial, ignore_errors=True)
+        with suppress(OSError):
+            discard(self._partial)
 
     def write(self, X: NDArray[np.float32]) -> None:
         """Append rows."""
@@ -130,20 +134,24 @@ class CacheWriter:
         if self._rows != self._shape[0]:
             raise invalid("rows written", str(self._shape[0]), self._rows, "did the files change?")
         with self._refusing():
-            self._file.flush()
-            os.fsync(self._file.fileno())  # a crash must not leave the name without the content
             self._file.close()
+            sync(self._partial / ROWS)  # a crash must not leave the name without the content
             if bags is not None:
                 codes, levels = bags
-                np.save(self._partial / CODES, codes)
+                with new_file(self._partial / CODES) as temporary, temporary.open("wb") as file:
+                    np.save(file, codes)
                 table = pa.table({"bag": levels})
-                with pa.ipc.new_file(str(self._partial / LEVELS), table.schema) as file:
-                    file.write(table)
+                with (
+                    new_file(self._partial / LEVELS) as temporary,
+                    pa.ipc.new_file(str(temporary), table.schema) as writer,
+                ):
+                    writer.write(table)
             content = About(self._shape, bags is not None, about)
-            (self._partial / ABOUT).write_bytes(msgspec.json.encode(content))
+            write_whole(self._partial / ABOUT, msgspec.json.encode(content))
             final = self._folder / self._key
-            shutil.rmtree(final, ignore_errors=True)  # a damaged one
+            discard(final)  # a damaged one
             self._partial.rename(final)
+            sync(self._folder)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:

@@ -63,8 +63,8 @@ class CsvText:
 
     def __init__(self, path: Path, what: str, delimiters: str = DELIMITERS) -> None:
         self.path, self.what = path, what
-        plain = re.sub(QUOTED.format(re.escape(delimiters)), "", self._sample())
-        header = next((line for line in plain.splitlines() if line.strip()), "")
+        plain = re.sub(QUOTED.format(re.escape(delimiters)), "quoted", self._sample())
+        header = next((line for line in re.split("[\r\n]", plain) if line.strip()), "")
         self.delimiter = max(delimiters, key=header.count)
         self._rows = re.compile(WHOLE_ROWS.format(re.escape(self.delimiter)).encode())
         self.names: list[str] = []

@@ -182,7 +182,7 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
 
         The batch needs the columns of the training table that are in use, of types that convert
         without loss (whole numbers to floats, dictionaries to text); others are ignored. A value
-        may be missing where none was in training: it takes the mean, and nothing else tells so.
+        may be missing where none was in training: it takes the mean, and no feature marks it.
         """
         self.check_schema(batch.schema)
         arrays = self._arrays(batch)

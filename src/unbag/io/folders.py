@@ -23,19 +23,19 @@ def list_files(
     -------
     The files; for each of them the folder that was given; names of other files in the folders.
     """
-    given = [paths] if isinstance(paths, str | os.PathLike) else paths
-    if not isinstance(given, Sequence) or not all(
-        isinstance(path, str | os.PathLike) for path in given
+    listed = [paths] if isinstance(paths, str | os.PathLike) else paths
+    if not isinstance(listed, Sequence) or not all(
+        isinstance(path, str | os.PathLike) for path in listed
     ):
         raise invalid("paths", "a path or a sequence of paths", repr(paths))
-    if not given:
+    if not listed:
         raise invalid("paths", "at least one file or folder", "none")
     files: list[Path] = []
     roots: list[Path] = []
     ignored: list[str] = []
     *most, last = suffixes
     endings = f"{', '.join(most)} or {last}"
-    for path in map(Path, given):
+    for path in map(Path, listed):
         if not path.exists():
             raise invalid(f"table {path}", "an existing file or folder", "none of that name")
         inside = _files_below(path) if path.is_dir() else [path]

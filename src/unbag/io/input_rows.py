@@ -8,6 +8,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 import msgspec
 from numpy.typing import NDArray
 
+from unbag.schema import SchemaError, convert
 from unbag.validation import invalid
 
 __all__ = ["Encoding", "InputRows", "Progress", "check_kind", "read_struct"]
@@ -73,10 +74,9 @@ def read_struct(name: str, values: Any, kind: type[T]) -> T:
     (28, 32)
     """
     try:
-        return msgspec.convert(values, kind)
-    except msgspec.ValidationError as error:
-        got = " ".join(str(error).replace("`", "'").split())[:300]
-        raise invalid(name, "one that unbag wrote", f"an error ({got})") from None
+        return convert(values, kind)
+    except SchemaError as error:
+        raise invalid(name, "one that unbag wrote", f"an error ({error})") from None
 
 
 def check_kind(encoding: object, expected: type[Encoding]) -> None:
@@ -86,5 +86,7 @@ def check_kind(encoding: object, expected: type[Encoding]) -> None:
     if not isinstance(encoding, Encoding):
         raise invalid("encoding", "that of a model", type(encoding).__name__)
     kinds = {"table": "a table", "array": "an .npz file", "images": "images"}
-    trained, given = (kinds[str(kind.__struct_config__.tag)] for kind in (type(encoding), expected))
-    raise invalid("rows", f"{trained}, as in training", given)
+    trained, rows_kind = (
+        kinds[str(kind.__struct_config__.tag)] for kind in (type(encoding), expected)
+    )
+    raise invalid("rows", f"{trained}, as in training", rows_kind)

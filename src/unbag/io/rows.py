@@ -90,7 +90,7 @@ def read_rows(
 
 
 def encoding_from_dict(values: Any, row_shape: tuple[int, ...] | None = None) -> Encoding:
-    """Make an encoding of what its ``to_dict`` gave, whatever its kind; refuse anything else.
+    """Make an encoding of what its ``to_dict`` gave, of any kind; refuse anything else.
 
     Parameters
     ----------

@@ -193,8 +193,8 @@ def _common_schema(parts: Sequence[ParquetTable | CsvTable]) -> pa.Schema:
         other = {field.name: plain_type(field.type) for field in part.schema}
         for name in [*types, *other]:
             if name not in types or name not in other:
-                there, lacks = (first, part) if name in types else (part, first)
-                got = f"column {name!r} in {there.path.name} but not in {lacks.path.name}"
+                has, lacks = (first, part) if name in types else (part, first)
+                got = f"column {name!r} in {has.path.name} but not in {lacks.path.name}"
                 raise invalid("the files of a table", "of the same columns", got)
             common = common_type(types[name], other[name])
             if common is None:

@@ -85,6 +85,10 @@ class Auto(Method):
         """Epochs of the method that is chosen."""
         return self.choose(job)[0].epochs(job)
 
+    def shorten(self, job: Job, share: float) -> Job:
+        """Shorten the method that is chosen for the whole."""
+        return self.choose(job)[0].shorten(job, share)
+
     def fit(self, job: Job) -> Trainings:
         """Yield the trainings of the method that is chosen."""
         method, _ = self.choose(job)

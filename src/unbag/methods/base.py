@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from unbag.training import Fit, Replica
@@ -97,6 +97,11 @@ class Method(ABC):
     def epochs(self, job: "Job") -> int:
         """Return the number of epochs that ``epochs=None`` stands for."""
         return job.usual_epochs
+
+    def shorten(self, job: "Job", share: float) -> "Job":
+        """Return the job with a share of its epochs, at least one, for a first look at a trial."""
+        whole = self.epochs(job) if job.epochs is None else job.epochs
+        return replace(job, method=self, epochs=max(1, round(share * whole)))
 
     @abstractmethod
     def fit(self, job: "Job") -> Trainings:

@@ -22,6 +22,7 @@ from unbag.methods.smoothing import Smoothing
 from unbag.methods.soft_labels import (
     DESCENT,
     DESCENT_BATCH,
+    MIXUP_NUMBERS,
     has_mirror_images,
     learns_by_descent,
     soft_batch_size,
@@ -54,7 +55,6 @@ _LABEL_STEP = 0.5  # the last network learns from the mean of old and new log-pr
 _KEPT_OUT, _MOST_KEPT_OUT, _KEPT_OUT_ROWS = 0.1, 0.3, 200
 _LEAST_RECORDS = 20  # or four per fold; below, there are no rounds
 _START_STREAM = 1000  # the last number of a start's seed, where others have the fold
-_MIXUP_NUMBERS = 8  # between two rows of fewer numbers there may lie the region of another class
 _SMALLEST = 1e-30
 
 
@@ -82,7 +82,7 @@ class CrossFitting:
         most = self.regime.rounds if settings.rounds is None else settings.rounds
         self.most_rounds = 0 if self.is_pure or not self.kept_out.any() else most
         self.n_accepted = 0
-        is_wide = math.prod(self.bags.row_shape) >= _MIXUP_NUMBERS
+        is_wide = math.prod(self.bags.row_shape) >= MIXUP_NUMBERS
         # A small residual network learns less from mixed rows, unless labels are poor.
         by_default = is_wide and (is_weak or not is_residual)
         self.mixup = by_default if settings.mixup is None else bool(settings.mixup)

@@ -3,9 +3,10 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from unbag.bags import Bags
 from unbag.methods.base import Method, Task, Trainings
@@ -66,7 +67,7 @@ def fit_many(
     >>> bags = unbag.make_bags(X, y, [[0.9, 0.1], [0.2, 0.8]], random_state=0)
     >>> fits = fit_many([Job(bags, method=m, epochs=3) for m in ("unbiased", "prop")])
     >>> [fit.stop_reason for fit in fits]
-    ['all 3 epochs were run', 'all 3 epochs were run']
+    ['All 3 epochs were run.', 'All 3 epochs were run.']
     """
     if isinstance(jobs, Job):
         raise invalid("jobs", "a sequence of Job", "one Job", "put it in a list.")
@@ -112,9 +113,8 @@ def rehearse(job: Job) -> None:
 
 
 def shortened(job: AnyJob, share: float) -> AnyJob:
-    """Return the job with a share of its epochs, at least one."""
-    whole = get_method(job.method).epochs(job) if job.epochs is None else job.epochs
-    return replace(job, epochs=max(1, round(share * whole)))
+    """Return the job with a share of its usual training, for a first look at a trial."""
+    return cast(AnyJob, get_method(job.method).shorten(job, share))
 
 
 def _run_tasks(job: "_Running", verbose: bool) -> None:
@@ -122,7 +122,8 @@ def _run_tasks(job: "_Running", verbose: bool) -> None:
     while job.tasks:
         results = []
         for task in job.tasks:
-            with StageProgress(task.stage, verbose):
+            # Products of small matrices are slower on several threads, which wait for each other.
+            with StageProgress(task.stage, verbose), threadpool_limits(1):
                 results.append(task.run())
         job.receive(results)
 

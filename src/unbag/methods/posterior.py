@@ -108,13 +108,15 @@ def describe_gains(gains: _Floats, level: float = 0.95) -> str:
 
     Examples
     --------
-    >>> print(describe_gains(np.log([1.5, 1.6, 1.4, 1.5])))
-    On 4 rows that it was not trained on, it names the right bag 1.5 times as often as chance
-    (95% interval 1.4 to 1.6).
+    >>> text = describe_gains(np.log([1.5, 1.6, 1.4, 1.5]))
+    >>> text.startswith("On 4 rows that it was not trained on, it names the right bag 1.50 times")
+    True
+    >>> text.partition(" as often as ")[2]
+    'chance (95% interval 1.43 to 1.57).'
     """
     margin = float(norm.ppf(0.5 + level / 2)) * gains.std() / np.sqrt(len(gains))
     middle, low, high = np.exp(gains.mean() + np.array([0, -margin, margin]))
     return (
-        f"On {len(gains):,} rows that it was not trained on, it names the right bag {middle:.1f} "
-        f"times as often as chance\n({level:.0%} interval {low:.1f} to {high:.1f})."
+        f"On {len(gains):,} rows that it was not trained on, it names the right bag {middle:.2f} "
+        f"times as often as chance ({level:.0%} interval {low:.2f} to {high:.2f})."
     )

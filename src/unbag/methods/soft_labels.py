@@ -10,6 +10,7 @@ from unbag.models import ResNet20
 __all__ = [
     "DESCENT",
     "DESCENT_BATCH",
+    "MIXUP_NUMBERS",
     "has_mirror_images",
     "learns_by_descent",
     "soft_batch_size",
@@ -24,6 +25,7 @@ DESCENT: dict[str, Any] = {
     "decoupled_weight_decay": 5e-3,
 }
 DESCENT_BATCH = 128
+MIXUP_NUMBERS = 8  # between two rows of fewer numbers there may lie the region of another class
 _DESCENT_ROWS = 10_000
 _STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 1400, 12, 150
 _DECAY_ROWS, _MOST_DECAY = 280.0, 0.01

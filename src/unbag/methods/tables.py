@@ -7,56 +7,25 @@ r"""``tables``: models of shares, trees on soft labels, and as much trust as bag
 2. Rounds: the posterior of every row given its bag, balanced to the shares of the bag, is the soft
    label of the row. A random forest learns the soft labels; its predictions out of bag, which no
    tree that saw the row takes part in, give the next ones.
-3. Boosted trees learn the last soft labels too. The model is the mean of the log-probabilities of
-   the forest, the boosted trees and the models of shares.
+3. Boosted trees learn the last soft labels too, and so do networks, one per fold of the rows. The
+   model is the mean of the log-probabilities of the forest, the boosted trees and the models of
+   shares; the networks join it by the likelihood of the bags of rows that they were not trained on,
+   compared with that of the forest out of bag. Where classes change smoothly from row to row, as
+   in measurements of shapes, networks are far better; elsewhere they get little weight.
 4. Trust. Bags left out tell how much better than constant shares the models of shares are. The
    answer moves towards the constant shares as far as they are not: where nothing was learned, the
    model predicts the most frequent class.
-
-Networks play no part. Trees need no scaling, and a table has no neighbourhoods to smooth over.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from scipy.special import log_softmax
-from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
-from torch import nn
-
-from unbag.evaluation import error_table
-from unbag.identity import identify
-from unbag.methods.base import Method, Task, Trainings
-from unbag.methods.evidence import evidence_weights
+from unbag.methods.base import Method, Trainings
 from unbag.methods.job import Job
-from unbag.methods.posterior import balanced_posterior, describe_gains, log_gains, row_ratios
-from unbag.methods.share_models import BagData, SharePath, fit_path, mix_paths, trust_in_paths
-from unbag.priors import prior_shift
-from unbag.tabular import FEATURES, Features, LearnerModel, TabularModel
-from unbag.training import Fit
-from unbag.trees import TreeEnsemble
+from unbag.methods.table_fitting import TableFitting
 from unbag.validation import check_number, invalid
 
 __all__ = ["Tables"]
-
-_Floats = NDArray[np.float64]
-_LEAF_ROWS = 3
-_SHARPENING = 1.5  # a forest regresses to the mean
-_BOOSTING: dict[str, Any] = {
-    "learning_rate": 0.08,
-    "max_leaf_nodes": 15,
-    "l2_regularization": 1.0,
-    "early_stopping": False,
-}
-_FOLDS = 5  # of rows, with a learner that has no predictions out of bag
-_LEAST_LABEL = 0.02  # soft labels below it are left out where rows stand once per class
-_LEAST_BAGS = 3  # of which one can be left out and the others still differ
-_SMALLEST_SHARE = 1e-9
-_LEAST_CHANCE = 1e-4  # a class that no leaf has seen is unlikely, not impossible
 
 
 @dataclass(frozen=True)
@@ -113,231 +82,10 @@ class Tables(Method):
             remedy = "images need a network: method='crossfit'."
             raise invalid("X", "a table with method='tables'", got, remedy)
 
-    def epochs(self, job: Job) -> int:
-        """Return the rounds, which stand for epochs."""
-        del job
-        return self.rounds
+    def shorten(self, job: Job, share: float) -> Job:
+        """Return the job with a share of the rounds, at least one."""
+        return replace(job, method=replace(self, rounds=max(1, round(share * self.rounds))))
 
     def fit(self, job: Job) -> Trainings:
         """Yield the models of shares, the rounds, and the boosted trees."""
-        return _TableFitting(self, job).trainings()
-
-
-class _TableFitting:
-    """Steps of one job: models of shares, rounds, boosted trees, trust."""
-
-    def __init__(self, settings: Tables, job: Job) -> None:
-        self.settings = settings
-        self.job = job
-        # Forests compare numbers of float32, so all parts learn from these.
-        self.x = np.asarray(torch.as_tensor(job.rows.X), dtype=np.float32).astype(np.float64)
-        self.data = BagData.of(job.rows.bag_index, job.theta, job.weight, job.seed)
-        self.shares = np.maximum(job.pooled_prior, _SMALLEST_SHARE)
-        self.forest: RandomForestRegressor | None = None
-        self.objectives: list[float] = []  # cross-entropy of soft labels out of bag, by round
-
-    def trainings(self) -> Trainings:
-        """Yield tasks, receive their results, return the fit."""
-        paths = yield [Task(f"models of shares ({kind})", self._path(kind)) for kind in FEATURES]
-        paths = [path for path in paths if path is not None]
-        shares = mix_paths(paths, self.shares, self.x.shape[1])
-        with torch.no_grad():
-            log_eta = shares(torch.as_tensor(self.x)).numpy()
-        trust, targets, out_of_bag = 0.0, self._targets(log_eta), log_eta
-        for number in range(self.settings.rounds):
-            (out_of_bag,) = yield [self._round(targets, number)]
-            self.objectives.append(float(-(targets * out_of_bag).sum(1).mean()))
-            if number == 0:
-                trust = self._trust(paths, out_of_bag)
-            sharper = _SHARPENING * out_of_bag - (_SHARPENING - 1) * np.log(self.shares)
-            if number + 1 < self.settings.rounds:
-                targets = self._targets(log_softmax(sharper, axis=1))
-        parts: dict[str, nn.Module] = {"shares": shares}
-        if self.settings.learner is None:
-            (boosting,) = yield [Task("boosted trees", lambda: self._boosting(targets))]
-            parts |= {"forest": TreeEnsemble.from_forest(self.forest), "boosting": boosting}
-        else:
-            (learner,) = yield [Task(self._learner_name, lambda: self._learn(targets))]
-            parts["learner"] = learner
-        model = TabularModel(parts, self.shares, trust).eval()
-        return self._fit(model, self._describe(trust, out_of_bag))
-
-    # ------------------------------------------------------------------------- the parts
-
-    def _path(self, kind: str) -> Callable[[], SharePath | None]:
-        def run() -> SharePath | None:
-            rng = np.random.default_rng([self.job.seed, FEATURES.index(kind)])
-            features = Features.learn(kind, self.x, rng)
-            return None if features is None else fit_path(features, self.x, self.data)
-
-        return run
-
-    def _targets(self, log_eta: _Floats) -> NDArray[np.float32]:
-        """Soft labels of all rows, whose mean over each bag is its shares: (n, K)."""
-        return balanced_posterior(
-            log_eta,
-            self.data.bag_index,
-            self.job.theta,
-            self.job.pooled_prior,
-            self.job.weight,
-            half_trusted_rows=0,
-        )
-
-    def _round(self, targets: NDArray[np.float32], number: int) -> Task:
-        """Predict every row by a learner that was not trained on it."""
-        if self.settings.learner is None:
-            return Task(f"forest {number + 1}", self._forest(targets, number))
-
-        def run() -> _Floats:
-            record = identify(self.job.rows.source, self.job.rows.rows)  # equal rows go together
-            order = np.random.default_rng([self.job.seed, number]).permutation(record.max() + 1)
-            fold = (order % _FOLDS)[record]
-            log_p = np.empty(targets.shape)
-            for left_out in np.unique(fold):
-                rows = np.flatnonzero(fold != left_out)
-                learner = self._learn(targets, rows)
-                with torch.no_grad():
-                    log_p[fold == left_out] = learner(torch.as_tensor(self.x[fold == left_out]))
-            return log_p
-
-        return Task(f"{self._learner_name}, round {number + 1}", run)
-
-    @property
-    def _learner_name(self) -> str:
-        return type(self.settings.learner).__name__
-
-    def _learn(
-        self, targets: NDArray[np.float32], rows: NDArray[np.int64] | None = None
-    ) -> LearnerModel:
-        """Fit the given learner to soft labels of some rows, by default all."""
-        rows = np.arange(len(self.x)) if rows is None else rows
-        x, label, weight = self._once_per_class(targets, rows)
-        learner = clone(self.settings.learner)
-        if "random_state" in learner.get_params() and learner.get_params()["random_state"] is None:
-            learner.set_params(random_state=self.job.seed)
-        learner.fit(x, label, sample_weight=weight)
-        return LearnerModel(learner, targets.shape[1])
-
-    def _once_per_class(
-        self, targets: NDArray[np.float32], rows: NDArray[np.int64]
-    ) -> tuple[_Floats, NDArray[np.int64], _Floats]:
-        """Repeat rows once per class, with the soft label as the weight."""
-        soft, k = targets[rows], targets.shape[1]
-        weight = np.ones(len(rows)) if self.job.weight is None else self.job.weight[rows]
-        row, label = np.divmod(np.flatnonzero(soft.ravel() > _LEAST_LABEL), k)
-        if len(np.unique(label)) < 2:  # nothing to tell apart
-            row, label = np.divmod(np.arange(soft.size), k)
-        return self.x[rows[row]], label, weight[row] * soft[row, label]
-
-    def _forest(self, targets: NDArray[np.float32], number: int) -> Callable[[], _Floats]:
-        def run() -> _Floats:
-            """Grow a forest, and return its log-probabilities out of bag (n, K)."""
-            self.forest = RandomForestRegressor(
-                self.settings.trees,
-                min_samples_leaf=_LEAF_ROWS,
-                max_features="sqrt",
-                n_jobs=-1,
-                random_state=self.job.seed + number,
-            ).fit(self.x, targets, self.job.weight)
-            return _out_of_bag(self.forest, self.x, targets)
-
-        return run
-
-    def _boosting(self, targets: NDArray[np.float32]) -> TreeEnsemble:
-        """Boost trees on the soft labels."""
-        x, label, weight = self._once_per_class(targets, np.arange(len(targets)))
-        model = HistGradientBoostingClassifier(
-            max_iter=self.settings.trees, random_state=self.job.seed, **_BOOSTING
-        )
-        model.fit(x, label, sample_weight=weight)
-        return TreeEnsemble.from_boosting(model, targets.shape[1])
-
-    def _trust(self, paths: list[SharePath], out_of_bag: _Floats) -> float:
-        """Weight of the model against constant shares, by bags left out.
-
-        Of two bags none can be left out; the likelihood of the bags of rows out of bag stands in.
-        """
-        if len(self.data.theta) >= _LEAST_BAGS and paths:
-            return trust_in_paths(paths, self.data)[0]
-        gains = self._gains(out_of_bag)
-        return float(evidence_weights(np.stack([gains, np.zeros_like(gains)]))[0])
-
-    def _gains(self, log_eta: _Floats) -> _Floats:
-        """Logarithm of how much likelier the bag of every row is than by its size: (n,)."""
-        return log_gains(log_eta, row_ratios(self.job.rows, self.job.pooled_prior))
-
-    # -------------------------------------------------------------------------- the fit
-
-    def _describe(self, trust: float, out_of_bag: _Floats) -> str:
-        rounds = "1 forest" if self.settings.rounds == 1 else f"{self.settings.rounds} forests"
-        if trust < 0.5:
-            verdict = (
-                f"Bags that were left out say that little was learned: the model is trusted by "
-                f"{trust:.0%} only, and mostly predicts the shares of all rows."
-            )
-        else:
-            verdict = f"Bags that were left out support it; it is trusted by {trust:.0%}."
-        gains = describe_gains(self._gains(out_of_bag))
-        trees = f"{rounds} and boosted trees"
-        learned = trees if self.settings.learner is None else self._learner_name
-        return f"Trained with models of shares, {learned}. {verdict} {gains}"
-
-    def _fit(self, model: TabularModel, reason: str) -> Fit:
-        job, n = self.job, len(self.objectives)
-        table = (n, *job.theta.shape)
-        history = {
-            "epoch": np.arange(1.0, n + 1),
-            "objective": np.array(self.objectives),
-            "empirical_risk": np.full(n, np.nan),
-            "negative_share": np.full(n, np.nan),
-            "partial_risks": np.full(table, np.nan),
-        }
-        fit = Fit(
-            model,
-            history,
-            n,
-            reason,
-            diverged=False,
-            pooled_prior=job.pooled_prior,
-            test_prior=job.target_prior,
-            output_prior=job.pooled_prior,
-        )
-        return replace(fit, history=history | _final_errors(job, model, n))
-
-
-def _out_of_bag(forest: RandomForestRegressor, x: _Floats, targets: NDArray[np.float32]) -> _Floats:
-    """Log-probabilities of rows by the trees that did not see them: (n, K).
-
-    Rows that every tree has seen get the mean soft label.
-    """
-    total, seen = np.zeros(targets.shape), np.zeros(len(x))
-    x = x.astype(np.float32)
-    for tree, chosen in zip(forest.estimators_, forest.estimators_samples_, strict=True):
-        unseen = np.ones(len(x), dtype=bool)
-        unseen[chosen] = False
-        total[unseen] += tree.predict(x[unseen])
-        seen += unseen
-    shares = np.where(seen[:, None] > 0, total / np.maximum(seen, 1)[:, None], targets.mean(0))
-    return np.asarray(log_softmax(np.log(np.clip(shares, _LEAST_CHANCE, 1)), axis=1))
-
-
-def _final_errors(job: Job, model: TabularModel, n_epochs: int) -> dict[str, _Floats]:
-    """Errors on rows that record one; they are known at the end only, so not a number before."""
-    columns = {}
-    shift = prior_shift(job.target_prior, job.pooled_prior)
-
-    def predict(rows: Any) -> NDArray[np.int64]:
-        with torch.no_grad():
-            log_p = model(torch.as_tensor(rows)).numpy()
-        return np.asarray((log_p + shift).argmax(1))
-
-    def column(error: float) -> _Floats:
-        return np.append(np.full(n_epochs - 1, np.nan), error)
-
-    if job.test is not None:
-        columns["test_error"] = column(float((predict(job.test.X) != job.test.y).mean()))
-    if job.held_out is not None:
-        bags = job.held_out
-        table = error_table(bags.counts, bags.priors, job.target_prior)
-        columns["label_free_error"] = column(float(table[bags.bag_index, predict(bags.X)].mean()))
-    return columns
+        return TableFitting(self, job).trainings()

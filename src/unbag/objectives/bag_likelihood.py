@@ -181,6 +181,8 @@ class MatchedLikelihood(BagLikelihood):
         """c, without gradient. Shape (...)."""
         eta = torch.softmax(statistics.logits.detach(), -1)
         pooled = (self.bag_shares[..., None] * self.theta).sum(-2).to(eta)  # (..., K)
-        there = pooled > 0
-        mean_squares = torch.where(there, (eta**2).mean(-2) / torch.where(there, pooled, 1.0), 0.0)
-        return ((mean_squares.sum(-1) - 1) / (there.sum(-1) - 1).clamp_min(1)).clamp(0, 1)
+        occurs = pooled > 0
+        mean_squares = torch.where(
+            occurs, (eta**2).mean(-2) / torch.where(occurs, pooled, 1.0), 0.0
+        )
+        return ((mean_squares.sum(-1) - 1) / (occurs.sum(-1) - 1).clamp_min(1)).clamp(0, 1)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from unbag.objectives.losses import LossOfEveryClass, get_loss
 from unbag.priors import ClassPriors, check_test_prior, risk_weights
 from unbag.statistics import BagStatistics
-from unbag.validation import as_float_array, check_number, invalid
+from unbag.validation import as_float_array, check_dense, check_number, invalid
 
 __all__ = ["Objective", "RiskObjective"]
 
@@ -79,7 +79,8 @@ class Objective(nn.Module):
         inclusion: Tensor | None = None,
     ) -> BagStatistics:
         """Bag statistics of a batch under this objective's loss."""
-        return BagStatistics(logits, bag_index, self.n_bags, self.loss, weight, inclusion)
+        bags = bag_index.long()  # torch takes no other type for all that is done with it
+        return BagStatistics(logits, bags, self.n_bags, self.loss, weight, inclusion)
 
     def reduce(self, statistics: BagStatistics) -> Tensor:
         """Value of the objective, shape (...): a scalar without leading dimensions."""
@@ -112,10 +113,20 @@ class Objective(nn.Module):
         self, logits: Tensor, bag_index: Tensor, weight: Tensor | None, inclusion: Tensor | None
     ) -> None:
         k = self.theta.shape[-1]
-        given = {"logits": logits, "bag_index": bag_index, "weight": weight, "inclusion": inclusion}
-        for name, tensor in given.items():
-            if not (tensor is None or isinstance(tensor, Tensor)):
+        tensors = {
+            "logits": logits,
+            "bag_index": bag_index,
+            "weight": weight,
+            "inclusion": inclusion,
+        }
+        for name, tensor in tensors.items():
+            if tensor is None and name in ("weight", "inclusion"):
+                continue
+            if not isinstance(tensor, Tensor):
                 raise invalid(name, "a torch.Tensor", type(tensor).__name__)
+            check_dense(name, tensor)
+            if tensor.device != logits.device:
+                raise invalid(name, f"on {logits.device}, as logits are", f"on {tensor.device}")
         if not logits.is_floating_point():
             raise invalid("logits", "of a floating point type", str(logits.dtype))
         if logits.ndim < 2 or logits.shape[-1] != k:
@@ -133,7 +144,8 @@ class Objective(nn.Module):
             raise invalid("inclusion", f"of shape (..., {self.n_bags}), one per bag", got)
         # Reading values would make the CPU wait for the GPU in every step, so only on the CPU.
         if bag_index.device.type == "cpu" and bag_index.numel():
-            low, high = int(bag_index.min()), int(bag_index.max())
+            bags = bag_index.long()
+            low, high = int(bags.min()), int(bags.max())
             if low < 0 or high >= self.n_bags:
                 raise invalid("bag_index", f"in 0..{self.n_bags - 1}", f"{low}..{high}")
 

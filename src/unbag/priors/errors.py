@@ -108,8 +108,8 @@ class PriorErrors:
 def match_bags(name: str, keys: list[Any], table: ClassPriors) -> NDArray[np.int64]:
     """Find where the entry of each bag is among the keys; bags and keys must be the same."""
     ids = id_array(name, keys)
-    given = index_ids(name, ids)
-    absent = [bag for bag in table.bag_ids if not _has(given, bag)]
+    named = index_ids(name, ids)
+    absent = [bag for bag in table.bag_ids if not _has(named, bag)]
     lacking = f"{name} lack {shorten(absent)}." if absent else ""
     known = index_ids("priors", table.bag_ids)
     codes = match_ids(
@@ -138,26 +138,24 @@ def _read_cells(given: Any, table: ClassPriors) -> _Floats:
         order = match_bags("prior_errors", list(given), table)
         rows = [_read_row(list(given.values())[i], table) for i in order]
         return as_float_array("prior_errors", rows, ndim=2)
-    return as_float_array("prior_errors", detached(given), ndim=2)
+    return as_float_array("prior_errors", detached("prior_errors", given), ndim=2)
 
 
 def _read_row(row: Any, table: ClassPriors) -> Any:
     """Put the standard errors of one bag in the order of the classes."""
     if not hasattr(row, "keys"):
-        return detached(row)
+        return detached("prior_errors", row)
     values = list(row.values()) if isinstance(row, Mapping) else list(row)
     return [values[i] for i in _match_classes(list(row.keys()), table)]
 
 
 def _match_classes(keys: list[Any], table: ClassPriors) -> NDArray[np.int64]:
     """Find where the entry of each class is among the keys."""
-    ids = id_array("prior_errors", keys)
-    given = index_ids("prior_errors", ids)
-    known = index_ids("priors", table.classes)
-    what = "keyed by the priors' classes"
-    codes = match_ids("prior_errors", ids, known, source="prior_errors have", what=what)
-    absent = [name for name in table.classes if not _has(given, name)]
-    if absent:
+    index_ids("prior_errors", id_array("prior_errors", keys))  # refuses repeated ones
+    what, source = "keyed by the priors' classes", "prior_errors have"
+    codes = table.encode_classes("prior_errors", keys, what=what, source=source)
+    absent = np.delete(table.classes, codes)
+    if len(absent):
         raise invalid("prior_errors", "given for every class", f"none for {shorten(absent)}")
     return np.argsort(codes)
 

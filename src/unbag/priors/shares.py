@@ -41,7 +41,7 @@ def check_test_prior(
         if len(absent):
             raise invalid(name, "a share for every class", f"none for {shorten(absent)}")
         test_prior = [test_prior[names[i]] for i in np.argsort(order)]
-    shares = as_float_array(name, detached(test_prior), ndim=1)
+    shares = as_float_array(name, detached(name, test_prior), ndim=1)
     if len(shares) != len(classes):
         raise invalid(name, f"{len(classes)} shares, one for each class", len(shares))
     if not (np.isfinite(shares).all() and (shares >= 0).all()):

@@ -59,6 +59,7 @@ class ClassPriors:
     bag_ids: NDArray[Any]
     classes: NDArray[Any]
     _bag_index: IdIndex
+    _class_index: IdIndex
 
     def __init__(
         self,
@@ -68,16 +69,17 @@ class ClassPriors:
         *,
         normalize: bool = False,
     ) -> None:
-        shares = as_float_array("priors", detached(values), ndim=2)  # (M, K)
+        shares = as_float_array("priors", detached("priors", values), ndim=2)  # (M, K)
         if shares.size == 0:
             raise invalid("priors", "a table of at least one bag and one class", shares.shape)
         ids, index = _names("bag_ids", bag_ids, shares.shape[0])
-        names, _ = _names("classes", classes, shares.shape[1])
+        names, class_index = _names("classes", classes, shares.shape[1])
         shares = _check_shares(shares, ids, names, normalize)
         for field, array in (("values", shares), ("bag_ids", ids), ("classes", names)):
             array.flags.writeable = False
             object.__setattr__(self, field, array)  # the way into a frozen dataclass
         object.__setattr__(self, "_bag_index", index)
+        object.__setattr__(self, "_class_index", class_index)
 
     def _fingerprint_parts(self) -> list[NDArray[Any]]:
         return [self.values, self.bag_ids, self.classes]
@@ -176,6 +178,34 @@ class ClassPriors:
         """Find the bag_index (0..M-1) of every row from its bag id, strictly."""
         return match_ids("bag_ids", bag_ids, self._bag_index)
 
+    def encode_classes(
+        self,
+        name: str,
+        labels: Any,
+        *,
+        what: str = "classes of the priors",
+        source: str = "",
+        remedy: str = "",
+    ) -> NDArray[np.int64]:
+        """Find the position (0..K-1) of every label, strictly; see :func:`unbag.ids.match_ids`."""
+        source = source or f"{name} has"
+        return match_ids(name, labels, self._class_index, source=source, remedy=remedy, what=what)
+
+    def with_rows(
+        self, bag_index: NDArray[np.int64]
+    ) -> tuple["ClassPriors", NDArray[np.int64], NDArray[np.bool_]]:
+        """Keep the bags that rows are in; with the index of every row among these, and a mask.
+
+        Examples
+        --------
+        >>> priors = ClassPriors(np.eye(3), ["a", "b", "c"])
+        >>> rest, index, present = priors.with_rows(np.array([2, 0, 2]))
+        >>> rest.bag_ids, index, present
+        (array(['a', 'c'], dtype='<U1'), array([1, 0, 1]), array([ True, False,  True]))
+        """
+        present = np.bincount(bag_index, minlength=self.n_bags) > 0
+        return self.subset(present), (np.cumsum(present) - 1)[bag_index], present
+
     def subset(self, bags: ArrayLike) -> "ClassPriors":
         """Keep some bags, by mask or by index."""
         keep = np.asarray(bags)
@@ -183,7 +213,7 @@ class ClassPriors:
 
     def pooled(self, counts: ArrayLike) -> NDArray[np.float64]:
         """Mix the bags: p = Σ_m (n_m/n) θ_m, for (M,) counts or sums of row weights n_m."""
-        sizes = as_float_array("counts", detached(counts), ndim=1)
+        sizes = as_float_array("counts", detached("counts", counts), ndim=1)
         if len(sizes) != self.n_bags:
             raise invalid("counts", f"{self.n_bags} numbers, one for each bag", len(sizes))
         if not (np.isfinite(sizes).all() and (sizes >= 0).all() and sizes.sum() > 0):
@@ -240,7 +270,11 @@ def _check_shares(
 def _read_mapping(priors: Mapping[Any, Any]) -> tuple[list[Any], list[Any] | None]:
     """Rows of Θ, and the classes where the bags name them."""
     if not all(hasattr(row, "keys") for row in priors.values()):
-        rows = [np.asarray(detached(row)) for row in priors.values()]
+        try:
+            rows = [np.asarray(detached("priors", row)) for row in priors.values()]
+        except ValueError as error:  # lists of different lengths in one another
+            allowed = "a list of shares for every bag, one per class"
+            raise invalid("priors", allowed, f"an error ({error})") from None
         for bag, row in zip(priors, rows, strict=True):
             if row.ndim != 1:
                 got = f"{row.tolist()!r} for bag {shorten([bag])}"

@@ -193,9 +193,9 @@ def _band(line: Line, points: _Points, y: _Axis) -> str:
     for known, run in itertools.groupby(points, lambda point: line.low[point[0]] is not None):
         if known:
             ends = [(at, y(line.low[i] or 0.0), y(line.high[i] or 0.0)) for i, at in run]
-            there = [f"{at:.1f} {high:.1f}" for at, _, high in ends]
+            upper = [f"{at:.1f} {high:.1f}" for at, _, high in ends]
             back = [f"{at:.1f} {low:.1f}" for at, low, _ in reversed(ends)]
-            corners = " ".join(there + back)
+            corners = " ".join(upper + back)
             polygons.append(f'<polygon class="band {line.kind}" points="{corners}"/>')
     return "".join(polygons)
 
@@ -234,7 +234,7 @@ def _svg(parts: Sequence[str], label: str, wide: int, high: int, kind: str = "")
 
 
 def evenly(n: int, most: int) -> list[int]:
-    """Pick at most so many of n positions, evenly, the first and the last among them.
+    """Pick at most this many of n positions, evenly, with the first and the last.
 
     Examples
     --------
@@ -340,7 +340,7 @@ def interval_bar(
     lines: Sequence[str],
     marker: float | None = None,
 ) -> Markup:
-    """Draw a share with its interval on a line from 0 to 100 %, and a marker to compare with."""
+    """Draw a share with its interval on a line from 0 to 100%, and a marker to compare with."""
 
     def x(share: float) -> float:
         return 6 + 188 * inside(share)

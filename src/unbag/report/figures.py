@@ -109,7 +109,7 @@ def _density(known: Floats, predicted: Floats, limit: float, label: str) -> Mark
     seen = ~np.isnan(predicted)
     edges = np.linspace(0, limit, _CELLS + 1)
     counts = np.histogram2d(predicted[seen], known[seen], bins=(edges, edges))[0][::-1]
-    ranges = [f"{100 * a:.1f} to {100 * b:.1f} %" for a, b in itertools.pairwise(edges)]
+    ranges = [f"{100 * a:.1f} to {100 * b:.1f}%" for a, b in itertools.pairwise(edges)]
     picture = heat_picture(
         np.log1p(counts) / np.log1p(counts.max()),
         ranges[::-1],
@@ -140,7 +140,7 @@ def trusted_errors(part: Part) -> list[float | None]:
 
 
 def error_curve(part: Part) -> Markup:
-    """Draw the error by epoch, inside 0 to 100 %, where it is to be trusted."""
+    """Draw the error by epoch, inside 0 to 100%, where it is to be trusted."""
     lines = []
     values = [] if part["label_free_error"] is None else trusted_errors(part)
     if any(v is not None for v in values):

@@ -16,7 +16,6 @@ __all__ = [
 ]
 
 _ISOLATE, _POP = "\u2068", "\u2069"
-_SPACE = "\xa0"  # at which no line breaks
 
 
 def inside(share: float) -> float:
@@ -41,14 +40,14 @@ def isolated(text: str, limit: int = 60) -> str:
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    r"""Write a share in percent, never outside 0 to 100 %.
+    r"""Write a share in percent, never outside 0 to 100%.
 
     Examples
     --------
     >>> percent(0.9312), percent(1.02), percent(None)
-    ('93.1\xa0%', '100.0\xa0%', '–')
+    ('93.1%', '100.0%', '–')
     """
-    return "–" if share is None else f"{100 * inside(share):.{digits}f}{_SPACE}%"
+    return "–" if share is None else f"{100 * inside(share):.{digits}f}%"
 
 
 def share_text(part: dict[str, Any]) -> str:
@@ -57,13 +56,13 @@ def share_text(part: dict[str, Any]) -> str:
     Examples
     --------
     >>> share_text({"value": 1.02, "trusted": True})
-    '100.0\xa0%'
+    '100.0%'
     >>> share_text({"value": 1.3, "trusted": False})
-    'above 100\xa0%'
+    'above 100%'
     """
     if part["trusted"]:
         return percent(part["value"])
-    return f"above 100{_SPACE}%" if part["value"] > 1 else f"below 0{_SPACE}%"
+    return "above 100%" if part["value"] > 1 else "below 0%"
 
 
 def range_text(part: dict[str, Any], *, share: bool = True) -> str:
@@ -78,7 +77,7 @@ def range_text(part: dict[str, Any], *, share: bool = True) -> str:
 
 def level_text(level: float) -> str:
     """Write the level of an interval in percent."""
-    return f"{100 * level:g}{_SPACE}%"
+    return f"{100 * level:g}%"
 
 
 def number(value: float | None) -> str:

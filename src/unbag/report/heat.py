@@ -20,7 +20,7 @@ _INK = (29, 91, 169)
 _NAMED_COLUMNS = 12
 
 Floats = NDArray[np.float64]
-Layer = tuple[str, ArrayLike]  # what is told on hover, and its (R, C) shares; NaN for unknown
+Layer = tuple[str, ArrayLike]  # the text shown on hover, and its (R, C) shares; NaN for unknown
 
 
 def fits_a_table(rows: int, columns: int) -> bool:
@@ -60,7 +60,7 @@ def heat_picture(
     rows, columns : sequences of str
         Their names.
     layers : sequence of (str, array of shape (R, C))
-        What is told of a cell: shares, or counts.
+        What the text of a cell gives: shares, or counts.
     kinds : (str, str)
         What rows and columns are.
     label : str
@@ -81,7 +81,7 @@ def heat_picture(
         "columns": [isolated(c) for c in columns],
         "kinds": list(kinds),
         "scale": 1 if counts else 10,
-        "unit": "" if counts else " %",
+        "unit": "" if counts else "%",
         "layers": [
             {"label": what, "values": _whole(values, 1 if counts else 1000)}
             for what, values in layers
@@ -104,7 +104,7 @@ def heat_picture(
 
 def _whole(values: ArrayLike, scale: int) -> list[list[int | None]]:
     table = scale * np.array(values, dtype=np.float64)
-    if scale > 1:  # shares, which are shown inside 0 to 100 %
+    if scale > 1:  # shares, which are shown inside 0 to 100%
         table = np.clip(table, 0, scale)
     return [[None if np.isnan(v) else round(v) for v in row] for row in table.tolist()]
 

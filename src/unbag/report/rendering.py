@@ -1,4 +1,4 @@
-"""From the content of a report to one HTML page that needs nothing else."""
+"""Make one self-contained HTML page from the content of a report."""
 
 import base64
 import hashlib

@@ -11,7 +11,6 @@ from scipy import stats
 
 from unbag.estimator import UnbagClassifier
 from unbag.evaluation import Estimate, Evaluation, Reliability
-from unbag.ids import index_ids, match_ids
 from unbag.inspection import Inspection
 from unbag.priors import ClassPriors
 from unbag.report.text import text
@@ -84,9 +83,7 @@ class Sources:
         bag_index = None if bag_ids is None else priors.encode(bag_ids)
         known = None
         if predicted is not None and bag_index is not None:
-            classes = index_ids("classes", priors.classes)
-            what = "classes of the priors"
-            known = match_ids("predicted", predicted, classes, source="predicted has", what=what)
+            known = priors.encode_classes("predicted", predicted)
             if len(known) != len(bag_index):
                 allowed = f"one class for each of the {len(bag_index)} bag_ids"
                 raise invalid("predicted", allowed, f"{len(known)}")
@@ -111,15 +108,15 @@ def _count_rows(bag_index: Ints | None, priors: ClassPriors) -> Ints | None:
 
 
 def _check_data(data: Mapping[str, Any] | None) -> Part:
-    given = dict(data or {})
-    unknown = [key for key in given if key not in DATA_KEYS]
+    shown = dict(data or {})
+    unknown = [key for key in shown if key not in DATA_KEYS]
     if unknown:
         raise invalid("data", f"a dict of {shorten(DATA_KEYS, limit=20)}", shorten(unknown))
     for key in ("files", "features", "encoding", "notes"):
-        given[key] = [text(item) for item in given.get(key) or []]
-    left_out = given.get("left_out") or {}
-    given["left_out"] = {text(column): text(reason) for column, reason in left_out.items()}
-    return {"rows": None, "held_out_rows": None, **given}
+        shown[key] = [text(item) for item in shown.get(key) or []]
+    left_out = shown.get("left_out") or {}
+    shown["left_out"] = {text(column): text(reason) for column, reason in left_out.items()}
+    return {"rows": None, "held_out_rows": None, **shown}
 
 
 def number_part(estimate: Estimate | None) -> Part | None:

@@ -18,7 +18,7 @@ def likelihood_scorer(estimator: Any, X: Any, y: Any) -> float:
 
     On few rows it is less noisy than the label-free accuracy.
     """
-    own = estimator[-1] if hasattr(estimator, "steps") else estimator
-    priors = own.priors_ if own.priors is None else ClassPriors.of(own.priors)
+    classifier = estimator[-1] if hasattr(estimator, "steps") else estimator
+    priors = classifier.priors_ if classifier.priors is None else ClassPriors.of(classifier.priors)
     chances = estimator.predict_proba(X)
-    return -bag_log_loss(chances, y, priors=priors, output_prior=own.test_prior_)
+    return -bag_log_loss(chances, y, priors=priors, output_prior=classifier.test_prior_)

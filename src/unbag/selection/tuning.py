@@ -149,7 +149,7 @@ def tune(
             sampler=optuna.samplers.TPESampler(seed=random_state, constant_liar=True),
             pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0),
         )
-    except Exception as error:  # noqa: BLE001 — every kind of storage has errors of its own
+    except Exception as error:  # noqa: BLE001 — every kind of storage has its errors
         got = f"one that cannot be opened ({str(error).splitlines()[0]})"
         remedy = "give a file, for example: sqlite:///trials.db"
         raise invalid("storage", "the address of an Optuna storage", got, remedy) from None
@@ -288,6 +288,8 @@ def _check_search(search: Mapping[str, Any], estimator: UnbagClassifier) -> dict
     if not isinstance(search, Mapping) or not search:
         raise invalid("search", "a dict of at least one parameter", repr(search))
     for name, values in search.items():
+        if not isinstance(name, str):
+            raise invalid("search", "keyed by names of parameters", repr(name))
         _check_values(name, values)
     methods = search.get("method", [estimator.method])
     known = [name for name in estimator.get_params(deep=False) if name not in _FIXED]
@@ -316,10 +318,16 @@ def _check_values(name: str, values: Any) -> None:
             for method in values:
                 check_choice("method", method, METHODS)
         return
-    pair = isinstance(values, tuple) and len(values) in (2, 3)
-    if not pair or not values[0] <= values[1] or (len(values) == 3 and values[2] != "log"):
-        allowed = f"for {name!r} a list, (low, high) or (low, high, 'log')"
+    allowed = f"for {name!r} a list, (low, high) or (low, high, 'log')"
+    if not isinstance(values, tuple) or not (len(values) == 2 or values[2:] == ("log",)):
         raise invalid("search", allowed, repr(values))
+    low, high = values[:2]
+    for number in (low, high):
+        check_number(f"each end of {name!r} in search", number)
+    if not low <= high or (len(values) == 3 and low <= 0):
+        raise invalid(
+            "search", f"{allowed}, with low <= high and, for 'log', above 0", repr(values)
+        )
 
 
 def _fingerprint(

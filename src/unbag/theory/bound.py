@@ -197,7 +197,7 @@ def estimation_error_bound(
 
 
 def _check_sizes(bag_sizes: Any, table: ClassPriors) -> NDArray[np.int64]:
-    sizes = as_float_array("bag_sizes", detached(bag_sizes), ndim=1)
+    sizes = as_float_array("bag_sizes", detached("bag_sizes", bag_sizes), ndim=1)
     if len(sizes) != table.n_bags:
         raise invalid("bag_sizes", f"{table.n_bags} numbers, one for each bag", len(sizes))
     if not (np.isfinite(sizes).all() and (sizes >= 1).all() and (sizes % 1 == 0).all()):
@@ -218,7 +218,7 @@ def _check_complexity(
             raise invalid("complexity", allowed, f"shape {rows[0].shape}")
         table = np.stack([np.broadcast_to(row, (n_classes,)) for row in rows])
     else:
-        table = as_float_array("complexity", detached(complexity), ndim=2)
+        table = as_float_array("complexity", detached("complexity", complexity), ndim=2)
         if table.shape != shape:
             allowed = f"of shape {shape}, one number per bag and class"
             raise invalid("complexity", allowed, f"shape {table.shape}")

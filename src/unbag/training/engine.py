@@ -42,7 +42,7 @@ PRECISIONS = {
     "tf32": (torch.float32, torch.float32),
     "bf16": (torch.float32, torch.bfloat16),
 }
-# Compilation takes 10 to 60 s, and makes steps five times as fast; from so many numbers on it pays.
+# Compilation takes 10 to 60 s and makes steps five times as fast: it pays above this many numbers.
 _COMPILED_FROM = 1e11
 _ADVERSARIAL_PASSES = 3  # of a batch: as it is, to find where to move it, and moved
 
@@ -319,14 +319,19 @@ class Stack:
         diverged = not bool(self.state["finite"][r])
         replica = self.replicas[r]
         history = self.history.of(r, n_epochs, replica.bags.priors.n_bags)
+        epochs = "1 epoch" if n_epochs == 1 else f"{n_epochs} epochs"
         if diverged:
-            reason = f"the objective or its gradient was not finite in epoch {n_epochs}"
+            reason = f"The objective or its gradient was not finite in epoch {n_epochs}."
         elif self.ended[r] and self._stopped_by_risk(r, history):
-            reason = f"the mean empirical risk was negative in epoch {n_epochs}"
+            reason = f"Stopped after {epochs}: the mean empirical risk was negative."
         elif self.ended[r]:
-            reason = f"no smaller label-free error for {self.replicas[r].patience} epochs"
+            reason = (
+                f"Stopped after {epochs}: the label-free error did not fall for {replica.patience}."
+            )
         else:
-            reason = f"all {n_epochs} epochs were run"
+            reason = (
+                "Its one epoch was run." if n_epochs == 1 else f"All {n_epochs} epochs were run."
+            )
         best = None if self.patience is None else int(self.state["best_epoch"][r])
         return Fit(
             self.model.extract(r),
@@ -377,7 +382,7 @@ class Stack:
         self._graph = record(self._step, [*self.state.values(), *self.sums.values()])
 
     def _is_long(self) -> bool:
-        """Whether training reads and writes so many numbers that fused kernels pay."""
+        """Whether training reads and writes enough numbers that fused kernels pay."""
         widths = sum(self.replicas[0].widths)
         each = self.batches.batch_size * widths + self.state["weights"].shape[1]
         passes = _ADVERSARIAL_PASSES if self.replicas[0].is_adversarial else 1

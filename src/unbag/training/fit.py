@@ -30,6 +30,7 @@ class Fit:
     n_epochs : int
         Epochs run.
     stop_reason : str
+        Why training ended, as sentences.
     diverged : bool
         The loss was not finite; the weights are the last finite ones.
     seconds : float
@@ -69,7 +70,7 @@ class Fit:
         """Raise an error that names the epoch and the likely cause."""
         if not self.diverged:
             return
-        message = f"Training failed: {self.stop_reason}. "
+        message = f"Training failed. {self.stop_reason} "
         risk = self.history["empirical_risk"]
         last = risk[np.isfinite(risk)][-1:]
         if len(last) and last[0] < -math.sqrt(np.finfo(np.float32).max):

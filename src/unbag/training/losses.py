@@ -117,10 +117,12 @@ class BatchLoss:
     def _batch(self, positions: Tensor) -> Tensor:
         """Rows of a batch, changed where there is augmentation."""
         x = self.rows.batch(positions)
-        own = self.augmentation
-        if own is None:
+        changes = self.augmentation
+        if changes is None:
             return x
-        return augment(x, derive(self.keys, _CHANGE, self.step), strong=own.strong, flip=own.flip)
+        return augment(
+            x, derive(self.keys, _CHANGE, self.step), strong=changes.strong, flip=changes.flip
+        )
 
     def _forward(self, x: Tensor, *, track: bool = True) -> Tensor:
         keys = derive(self.keys, _DROPOUT)
@@ -217,8 +219,8 @@ class SoftLabelLoss(BatchLoss):
         self.targets = torch.zeros(*bag_index.shape, priors.n_classes, device=bag_index.device)
         for target, replica in zip(self.targets, replicas, strict=True):
             assert replica.targets is not None
-            given = torch.from_numpy(np.asarray(replica.targets, np.float32))
-            target[: len(given)].copy_(given)
+            soft_labels = torch.from_numpy(np.asarray(replica.targets, np.float32))
+            target[: len(soft_labels)].copy_(soft_labels)
         mixed = [replica.mixup for replica in replicas]
         self.mixed = torch.tensor(mixed, device=bag_index.device) if any(mixed) else None
         shape = (len(replicas), self.batches.n_bags)

@@ -20,7 +20,7 @@ __all__ = ["StackedMLP", "StackedModules", "StackedNetwork", "is_batched", "stac
 
 _MOMENTUM, _EPS = 0.1, 1e-5  # of batch normalisation, as in nn.BatchNorm1d
 _ALIGN = 8  # matrix units want rows of 16 bytes: 8 numbers of bfloat16
-# Sums over so many rows, and so few of them, do not keep a GPU busy in one stage.
+# Few sums over many rows do not keep a GPU busy in one stage.
 _MANY_ROWS, _MANY_SUMS = 1 << 11, 1 << 12
 
 
@@ -276,7 +276,7 @@ class StackedMLP(StackedNetwork):
 class StackedModules(StackedNetwork):
     """R modules of the same tensors, run one after another in each step.
 
-    Each replica has a module of its own on the device, whose trainable parameters and buffers are
+    Each replica has a separate module on the device, whose trainable parameters and buffers are
     views of the rows of ``weights`` and ``buffers``. Parameters that were frozen stay as they are.
 
     Parameters
@@ -345,16 +345,16 @@ class StackedModules(StackedNetwork):
 
     def _run(self, module: nn.Module, rows: Tensor, key: Tensor, track: bool) -> Tensor:
         # Without tracking, copies of the buffers change in the place of the buffers.
-        own = {} if track else {name: buffer.clone() for name, buffer in module.named_buffers()}
+        buffers = {} if track else {name: buffer.clone() for name, buffer in module.named_buffers()}
         device = rows.device
         if device.type == "cuda" and rows.ndim == 4:
             rows = rows.contiguous(memory_format=torch.channels_last)
         with torch.autocast(device.type, torch.bfloat16, enabled=self.compute == torch.bfloat16):
             if self.capturable or not module.training:
-                return cast(Tensor, torch.func.functional_call(module, own, (rows,)))
+                return cast(Tensor, torch.func.functional_call(module, buffers, (rows,)))
             with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
                 torch.manual_seed(int(key))
-                return cast(Tensor, torch.func.functional_call(module, own, (rows,)))
+                return cast(Tensor, torch.func.functional_call(module, buffers, (rows,)))
 
 
 def _views(row: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -161,14 +161,14 @@ class PseudoLabelLoss(BatchLoss):
             self.model.forward(self.rows.numbers(chunk), self.keys, 0, training=False)
             for chunk in torch.split(self.rows.predicted, CHUNK, 1)
         ]
-        logits, there = torch.cat(parts, 1), self.kept_out >= 0
+        logits, has_bag = torch.cat(parts, 1), self.kept_out >= 0
         index = self.kept_out.clamp_min(0)[..., None].expand(logits.shape)
-        ratios = torch.where(there[..., None], self.ratios.gather(1, index), 1.0)
+        ratios = torch.where(has_bag[..., None], self.ratios.gather(1, index), 1.0)
         self.temperature.copy_(likeliest_temperature(logits, ratios))
         if self.options.threshold is not None:
             self.threshold.fill_(self.options.threshold)
             return
-        confidence = self._posterior(logits, self.kept_out).amax(-1) * there
+        confidence = self._posterior(logits, self.kept_out).amax(-1) * has_bag
         self.threshold.copy_(lowest_pure(confidence, self.options.purity))
 
 

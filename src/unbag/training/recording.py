@@ -12,14 +12,14 @@ __all__ = ["compiled", "record"]
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile for the shapes at hand.
 
-    Every stack has shapes of its own, and torch would soon take them for variable ones, which is
+    Stacks differ in their shapes, and torch would soon take these for variable ones, which is
     slower, or stop compiling after eight of them.
     """
-    made = torch.compile(function, dynamic=False)
+    fast = torch.compile(function, dynamic=False)
 
     def call(*arguments: Any) -> Any:
         with torch._dynamo.config.patch(recompile_limit=1 << 20):
-            return made(*arguments)
+            return fast(*arguments)
 
     return call
 

@@ -170,7 +170,7 @@ class Replica:
     test_prior : array of shape (K,), optional
         π of the label-free error; by default the pooled prior of the rows held out.
     patience : int, optional
-        End after so many epochs without a smaller label-free error, and keep the weights of the
+        End after this many epochs without a smaller label-free error, and keep the weights of the
         epoch with the smallest; needs ``held_out``.
     annealed : bool
         Lower the learning rate to zero along a cosine.

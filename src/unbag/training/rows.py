@@ -123,7 +123,7 @@ class ScoredStack:
         lengths = [len(part.group) for part in parts]
         groups = max(len(part.table) for part in parts)
         index = np.zeros((len(parts), max(lengths)), np.int64)
-        group = np.full_like(index, groups)  # padding: a group of its own that adds nothing
+        group = np.full_like(index, groups)  # padding: an extra group that adds nothing
         table = np.zeros((len(parts), groups + 1, parts[0].table.shape[1]))
         for r, (part, n) in enumerate(zip(parts, lengths, strict=True)):
             index[r, :n] = np.arange(n) if part.rows is None else part.rows

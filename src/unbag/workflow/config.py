@@ -19,7 +19,7 @@ CONFIG = "config.toml"  # in a model folder
 MAX_BYTES = 1 << 20
 SET = "set"  # the settings of the method, in files and on the command line
 METHOD_SETTINGS = "method_settings"  # the same in Python
-_OF_METHODS = ("alpha", "ascent_scale", "flood_level")  # options of their own in older files
+_OF_METHODS = ("alpha", "ascent_scale", "flood_level")  # separate options in older files
 _WORDS: dict[Any, str] = {
     bool: "true or false",
     int: "a whole number",
@@ -129,14 +129,14 @@ def read_config(
 
 
 def _gather_settings(options: dict[str, Any], name: str) -> None:
-    """Put the settings of the method in one place, from wherever they stand."""
-    given = options.pop(SET, {})
-    if not isinstance(given, dict):
-        raise invalid(f"{SET} in {name}", "a table such as {rounds = 2}", repr(given)[:80])
+    """Collect the settings of the method from all places where they may be."""
+    settings_table = options.pop(SET, {})
+    if not isinstance(settings_table, dict):
+        raise invalid(f"{SET} in {name}", "a table such as {rounds = 2}", repr(settings_table)[:80])
     moved = {key: options.pop(key) for key in _OF_METHODS if key in options}
     for key, value in moved.items():
         _check_kind(f"{key} in {name}", value, float)
-    if settings := moved | given:
+    if settings := moved | settings_table:
         options[METHOD_SETTINGS] = settings
 
 

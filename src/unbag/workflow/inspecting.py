@@ -54,8 +54,8 @@ def inspect_files(
 ) -> InspectedFiles:
     """Tell whether rows and priors in files can work at all, before anything is trained.
 
-    Parameters are those of :func:`unbag.workflow.fit_files` and :func:`unbag.inspect`; of more
-    than 50,000 rows, so many drawn by ``seed`` serve for the test of the assumption.
+    Parameters are those of :func:`unbag.workflow.fit_files` and :func:`unbag.inspect`; the test
+    of the assumption uses at most 50,000 rows, which are drawn by ``seed``.
     """
     check_number("seed", seed, low=0, integer=True)
     check_intervals(sampling, level)

@@ -15,20 +15,15 @@ from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier
 from unbag.evaluation import Evaluation, evaluate, reliability_diagram
 from unbag.exceptions import InvalidInputError, RankError, UnbagWarning
-from unbag.files import write_whole
+from unbag.files import write_together
 from unbag.inspection import Inspection, trivial_model
+from unbag.io import read_priors
 from unbag.priors import ClassPriors
 from unbag.report import build_report, render_html
 from unbag.validation import invalid, shorten
 from unbag.workflow.config import CONFIG, load_toml
 from unbag.workflow.outputs import check_free, hidden_folder, hold
-from unbag.workflow.reading import (
-    Inputs,
-    inspect_rows,
-    load_for_files,
-    read_inputs,
-    read_table_of_priors,
-)
+from unbag.workflow.reading import Inputs, inspect_rows, load_for_files, read_inputs
 from unbag.workflow.settings import check_intervals
 
 __all__ = [
@@ -130,8 +125,8 @@ def evaluate_files(
         notes: tuple[str, ...] = ()
         table = clf.priors_ if clf.priors is None else ClassPriors.of(clf.priors)
         if priors is not None:
-            given, notes = read_table_of_priors(priors, bag)
-            table = _in_order_of(clf, given)
+            file = read_priors(priors, bag=bag)
+            table, notes = _in_order_of(clf, file.priors), file.notes
             clf.priors = table
         options: dict[str, Any] = {"images": images, "encoding": clf.encoding_, "verbose": verbose}
         inputs = read_inputs(rows, bag, table, **options)
@@ -263,7 +258,9 @@ def evaluate_watched(
 ) -> Evaluation:
     """Evaluate a model on the rows of its error curve, by the formula of the curve."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnbagWarning)  # those of the evaluation rows are told
+        warnings.simplefilter(
+            "ignore", UnbagWarning
+        )  # the user is told those of the evaluation rows
         return evaluate(
             clf,
             validation,
@@ -285,17 +282,17 @@ def pages(page: str) -> tuple[str, str]:
 
 def write_report(content: dict[str, Any], page: Path) -> None:
     """Write a report as HTML, and its content as JSON beside it."""
-    write_whole(page, render_html(content))
-    write_whole(page.with_suffix(".json"), json.dumps(content, ensure_ascii=False) + "\n")
+    data = json.dumps(content, ensure_ascii=False) + "\n"
+    write_together({page: render_html(content), page.with_suffix(".json"): data})
 
 
 def bag_column(model: str | os.PathLike[str]) -> str | None:
     """Name the column of bag ids that a model was trained with, where its folder says so."""
     try:
-        found = load_toml(Path(model, CONFIG), trusted=False).get("bag")
+        column = load_toml(Path(model, CONFIG), trusted=False).get("bag")
     except InvalidInputError:
         return None
-    return found if isinstance(found, str) else None
+    return column if isinstance(column, str) else None
 
 
 def _in_order_of(clf: UnbagClassifier, given: ClassPriors) -> ClassPriors:

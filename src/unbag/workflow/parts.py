@@ -41,7 +41,7 @@ def parts_folder(target: Path) -> Path:
 
 
 class Parts:
-    """Predictions that are done: each part in a file of its own, and all so far in one.
+    """Predictions that are done: each part in its file, and all so far in one.
 
     The file of all is what the target will be; after a stop it is written anew from the parts,
     because it cannot be continued. Parts of other predictions are removed, and so are damaged
@@ -84,6 +84,11 @@ class Parts:
         """Rows that are done."""
         return int(self.counts.sum())
 
+    @property
+    def has_its_name(self) -> bool:
+        """Whether the file of all took the place of the target; only parts are to be removed."""
+        return self._state.whole is not None and not self._whole.exists()
+
     def add(self, batch: pa.RecordBatch, counts: NDArray[np.int64]) -> None:
         """Add predictions, and keep them once there are enough."""
         self._batches.append(batch)
@@ -119,7 +124,7 @@ class Parts:
             discard(path)
 
     def _keep(self) -> None:
-        """Write what was added to a part of its own."""
+        """Write the batches that were added as a new part."""
         path = self._part(len(self._state.parts))
         schema = self._batches[0].schema
         with new_file(path) as temporary:
@@ -168,8 +173,8 @@ class Parts:
         if left is not None and left.fingerprint == fingerprint:
             files = {self._part(i): part.digest for i, part in enumerate(left.parts)}
             if left.whole is not None:  # parts may be removed, and the whole may have its name
-                there = self._whole if self._whole.exists() else self.target
-                files = {there: left.whole}
+                place = self._whole if self._whole.exists() else self.target
+                files = {place: left.whole}
             if self._is_sound(left) and all(_digest(p) == digest for p, digest in files.items()):
                 state, keep = left, {self._folder / _STATE, *files}
             else:

@@ -4,12 +4,12 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from unbag.estimator import UnbagClassifier
+from unbag.exceptions import NotFiniteError
 from unbag.files import is_real_folder
 from unbag.io import TableEncoding, TableFiles, read_rows
 from unbag.io.tables import batch_rows_of
@@ -122,7 +123,7 @@ def predict_files(
         try:
             _write(clf, source, prior, parts, probabilities=probabilities, verbose=verbose)
         except Exception:
-            if not before:  # an error of a new run leaves nothing
+            if not (before or parts.has_its_name):  # an error of a new run leaves nothing
                 parts.discard()
             raise
     shares = (parts.counts / max(1, parts.rows)).tolist()
@@ -133,7 +134,7 @@ def predict_files(
 
 def _write(
     clf: UnbagClassifier,
-    source: "_TableSource | _ArraySource",
+    source: "_Source",
     prior: Mapping[Any, float] | None,
     parts: Parts,
     *,
@@ -142,11 +143,11 @@ def _write(
 ) -> None:
     """Predict the rows that are not done yet, and make the file."""
     names = [f"p_{name}" for name in clf.classes_] if probabilities else []
-    header = [*source.key_names, CLASS, *names]
+    header = [*source.keys.names, CLASS, *names]
     _check_names(header)
     if parts.target.suffix.lower() == ".csv":
-        _check_csv(source.key_types)
-    predicted = closing(_predicted(clf, source.blocks(parts.rows), prior))
+        _check_csv(source.keys)
+    predicted = closing(_predicted(clf, source.blocks(parts.rows), parts.rows, prior))
     with RowProgress("predicting", verbose) as progress, closing(parts), predicted as blocks:
         progress(parts.rows, source.n_rows)
         for keys, chances in blocks:
@@ -161,21 +162,30 @@ def _write(
 
 def _predicted(
     clf: UnbagClassifier,
-    blocks: Iterator[tuple[list[pa.Array], NDArray[Any]]],
+    blocks: "_Blocks",
+    start: int,
     prior: Mapping[Any, float] | None,
 ) -> Generator[tuple[list[pa.Array], NDArray[np.float64]], None, None]:
-    """Yield keys and probabilities in order, while the next blocks are predicted.
+    """Yield keys and probabilities in order, from row ``start`` on, while more are predicted.
 
-    Each block has one thread of its own. Threads that share a block would wait for one another at
+    Each block has its thread. Threads that share a block would wait for one another at
     every layer, and its rounding would depend on their number.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     pool = ThreadPoolExecutor(threads)
     waiting: deque[tuple[list[pa.Array], Future[NDArray[np.float64]]]] = deque()
+
+    def predict(X: NDArray[Any], start: int) -> NDArray[np.float64]:
+        try:
+            return clf.predict_proba(X, prior)
+        except NotFiniteError as error:  # rows of the file, not of the block
+            raise NotFiniteError(tuple(start + row for row in error.rows)) from None
+
     try:
         for keys, X in blocks:
-            waiting.append((keys, pool.submit(clf.predict_proba, X, prior)))
+            waiting.append((keys, pool.submit(predict, X, start)))
+            start += len(X)
             if len(waiting) > threads:
                 first, chances = waiting.popleft()
                 yield first, chances.result()
@@ -186,70 +196,31 @@ def _predicted(
         torch.set_num_threads(threads)
 
 
-@dataclass(frozen=True, eq=False)
-class _TableSource:
-    """Rows of a table and the columns that name them."""
-
-    table: TableFiles
-    encoding: TableEncoding
-    key: list[str]
-
-    @property
-    def n_rows(self) -> int:
-        return self.table.n_rows
-
-    @property
-    def key_names(self) -> list[str]:
-        return self.key or [_ROW]
-
-    @property
-    def key_types(self) -> pa.Schema:
-        return pa.schema([self.table.schema.field(name) for name in self.key])
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        return self.table.files
-
-    @property
-    def fingerprint(self) -> str:
-        return self.table.fingerprint()
-
-    def blocks(self, skip: int) -> Iterator[tuple[list[pa.Array], NDArray[Any]]]:
-        """Yield keys and rows, the same blocks wherever an earlier run was stopped."""
-        wanted = [*dict.fromkeys([*self.encoding.columns, *self.key])]
-        size = min(_BATCH_ROWS, batch_rows_of(max(len(wanted), self.encoding.n_features)))
-        batches = self.table.batches(wanted, batch_rows=size, skip_rows=skip)
-        for block in _rebatched(batches, size):
-            keys = [block.column(name) for name in self.key] or [_numbers(skip, len(block))]
-            yield keys, self.encoding.transform(block)
-            skip += len(block)
+_Blocks: TypeAlias = Iterator[tuple[list[pa.Array], NDArray[Any]]]
+"""The columns that name rows, and the encoded rows."""
 
 
 @dataclass(frozen=True, eq=False)
-class _ArraySource:
-    """Rows that were read as a whole: arrays, images."""
+class _Source:
+    """The rows to predict.
 
-    X: NDArray[Any]
-    keys: list[pa.Array]
-    key_names: list[str]
+    Attributes
+    ----------
+    files, fingerprint
+        Where they come from, and what tells them from others.
+    n_rows
+        How many there are.
+    keys
+        Names and types of the columns that name rows.
+    blocks
+        Gives blocks from a row on, the same blocks wherever an earlier run was stopped.
+    """
+
     files: tuple[Path, ...]
     fingerprint: str
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.X)
-
-    @property
-    def key_types(self) -> pa.Schema:
-        return pa.schema(
-            [(name, key.type) for name, key in zip(self.key_names, self.keys, strict=True)]
-        )
-
-    def blocks(self, skip: int) -> Iterator[tuple[list[pa.Array], NDArray[Any]]]:
-        """Yield keys and rows, the same blocks wherever an earlier run was stopped."""
-        for start in range(skip, len(self.X), _BATCH_ROWS):
-            X = self.X[start : start + _BATCH_ROWS]
-            yield [key.slice(start, len(X)) for key in self.keys], X
+    n_rows: int
+    keys: pa.Schema
+    blocks: Callable[[int], _Blocks]
 
 
 def _source(
@@ -258,32 +229,50 @@ def _source(
     key: list[str],
     images: str | os.PathLike[str] | None,
     verbose: bool,
-) -> _TableSource | _ArraySource:
+) -> _Source:
     paths = paths_of(rows)
     encoding = clf.encoding_
     is_npz = paths[0].suffix.lower() == ".npz"
     if isinstance(encoding, TableEncoding) and not is_npz and images is None:
-        # A key that is also a feature is read as in training.
-        ids = [name for name in key if name not in encoding.columns]
-        table = TableFiles(paths, text=encoding.text_columns, ids=ids)
-        table.check_columns("key", key)
-        encoding.check_schema(table.schema)
-        return _TableSource(table, encoding, key)
+        return _table_source(encoding, paths, key)
     if is_npz and key:
         raise invalid("key", "left out with an .npz file", shorten(key))
     with RowProgress("reading rows", verbose) as progress:
-        read = read_rows(paths, images=images, encoding=encoding, progress=progress)
-    content = hashlib.sha256(np.ascontiguousarray(read.X).data).hexdigest()
-    if is_npz:
-        keys = [_numbers(0, len(read.X))]
-        return _ArraySource(read.X, keys, [_ROW], tuple(paths), content)
-    table = TableFiles(paths, ids=key)
+        X = read_rows(paths, images=images, encoding=encoding, progress=progress).X
+    files, fingerprint = tuple(paths), hashlib.sha256(np.ascontiguousarray(X).data).hexdigest()
+    keys = pa.table({_ROW: np.arange(len(X))})
+    if not is_npz:
+        table = TableFiles(paths, ids=key)
+        table.check_columns("key", key)
+        files, fingerprint = table.files, fingerprint + table.fingerprint()
+        if key:
+            keys = pa.Table.from_batches(table.batches(key)).combine_chunks()
+
+    def blocks(skip: int) -> _Blocks:
+        for start in range(skip, len(X), _BATCH_ROWS):
+            block = keys.slice(start, _BATCH_ROWS)
+            yield [column.combine_chunks() for column in block.columns], X[start:][:_BATCH_ROWS]
+
+    return _Source(files, fingerprint, len(X), keys.schema, blocks)
+
+
+def _table_source(encoding: TableEncoding, paths: list[Path], key: list[str]) -> _Source:
+    # A key that is also a feature is read as in training.
+    ids = [name for name in key if name not in encoding.columns]
+    table = TableFiles(paths, text=encoding.text_columns, ids=ids)
     table.check_columns("key", key)
-    parts = [list(batch.columns) for batch in table.batches(key)] if key else []
-    keys = [pa.chunked_array(columns).combine_chunks() for columns in zip(*parts, strict=True)]
-    keys = keys or [_numbers(0, len(read.X))]
-    content += table.fingerprint()
-    return _ArraySource(read.X, keys, key or [_ROW], table.files, content)
+    encoding.check_schema(table.schema)
+    names = list(dict.fromkeys([*encoding.columns, *key]))
+    size = min(_BATCH_ROWS, batch_rows_of(max(len(names), encoding.n_features)))
+
+    def blocks(skip: int) -> _Blocks:
+        for block in _rebatched(table.batches(names, batch_rows=size, skip_rows=skip), size):
+            numbers = pa.array(np.arange(skip, skip + len(block)))
+            yield [block.column(name) for name in key] or [numbers], encoding.transform(block)
+            skip += len(block)
+
+    keys = [table.schema.field(name) for name in key] or [pa.field(_ROW, pa.int64())]
+    return _Source(table.files, table.fingerprint(), table.n_rows, pa.schema(keys), blocks)
 
 
 def _rebatched(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
@@ -309,10 +298,6 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 def _classes(clf: UnbagClassifier, index: NDArray[np.int64]) -> pa.Array:
     names = pa.array(clf.classes_.tolist())
     return pa.DictionaryArray.from_arrays(pa.array(index.astype(np.int32)), names)
-
-
-def _numbers(start: int, count: int) -> pa.Array:
-    return pa.array(np.arange(start, start + count, dtype=np.int64))
 
 
 def _check_names(names: list[str]) -> None:

@@ -24,7 +24,6 @@ __all__ = [
     "load_for_files",
     "paths_of",
     "read_inputs",
-    "read_table_of_priors",
     "shares_by_class",
 ]
 
@@ -67,10 +66,10 @@ class Inputs:
 
 def paths_of(rows: Any) -> list[Path]:
     """Name the files of the rows as a list of paths."""
-    given = [rows] if isinstance(rows, str | os.PathLike) else list(rows)
-    if not given:
+    listed = [rows] if isinstance(rows, str | os.PathLike) else list(rows)
+    if not listed:
         raise invalid("rows", "at least one file or folder", "none")
-    return [Path(path) for path in given]
+    return [Path(path) for path in listed]
 
 
 def read_inputs(
@@ -103,28 +102,21 @@ def read_inputs(
     files = [str(path) for path in paths]
     if bag is None:
         if paths[0].suffix.lower() != ".npz":
-            has = _column_names(paths)
+            has = shorten(TableFiles(paths).schema.names, limit=20)
             remedy = f"name one with --bag (bag=); the rows have {has}."
             raise invalid("bag", "the name of the column of bag ids", "none", remedy)
         bag = _NPZ_BAGS
     notes: tuple[str, ...] = ()
     if not isinstance(priors, ClassPriors):
         files.append(str(priors))
-        priors, notes = read_table_of_priors(priors, bag)
+        file = read_priors(priors, bag=bag)
+        priors, notes = file.priors, file.notes
     options |= {"columns": columns, "leave_out": leave_out, "images": images}
     with RowProgress("reading rows", verbose) as progress:
         read = read_rows(paths, bag=bag, progress=progress, **options)
     assert read.bag_ids is not None
     notes += (*read.notes, *match_bags(read.bag_ids, priors))
     return Inputs(read, priors, tuple(files), notes)
-
-
-def read_table_of_priors(
-    path: str | os.PathLike[str], bag: str | None
-) -> tuple[ClassPriors, tuple[str, ...]]:
-    """Read a file of priors, and what is to be said of it."""
-    found = read_priors(path, bag=bag)
-    return found.priors, found.notes
 
 
 def load_for_files(model: str | os.PathLike[str], device: str) -> UnbagClassifier:
@@ -149,10 +141,6 @@ def shares_by_class(
         allowed = f"a share of each of the classes {shorten(known, limit=20)}"
         raise invalid(name, allowed, shorten(shares, limit=20))
     return {label: shares[text] for text, label in known.items()}
-
-
-def _column_names(paths: list[Path]) -> str:
-    return shorten(TableFiles(paths).schema.names, limit=20)
 
 
 def inspect_rows(inputs: Inputs, seed: int, **options: Any) -> Inspection:

@@ -4,8 +4,8 @@ import functools
 import json
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from unbag.workflow.judging import (
     EVALUATION,
     INSPECTION,
     REPORT,
-    Judgement,
     evaluate_watched,
     judge,
     pages,
@@ -165,38 +164,29 @@ def fit_files(
     -------
     TrainedModel
     """
-    config = to_toml(_named(locals()))
-    check_intervals(sampling, level)
-    check_shares(evaluation_share, validation_share, low_open=False)
-    check_settings(options, seed)
+    arguments = dict(locals())
+    _check(arguments, low_open=False)
     if not validation_share and (calibrate or options.get("early_stopping")):
-        given = "calibrate" if calibrate else "early_stopping"
-        raise invalid("validation_share", f"above 0 with {given}", 0)
+        needs = "calibrate" if calibrate else "early_stopping"
+        raise invalid("validation_share", f"above 0 with {needs}", 0)
     clf = make_classifier({**options, "random_state": seed, "verbose": verbose})
-    intervals: dict[str, Any] = {"sampling": sampling, "level": level}
-    with work_folder(Path(output), config, overwrite=overwrite) as work:
-        inputs = read_inputs(
-            rows, bag, priors, columns, leave_out, images, cache=work / "rows", verbose=verbose
+    with _run(arguments) as run:
+        train, validation, untouched = _split(
+            run.inputs.bags(), evaluation_share, validation_share, seed
         )
-        inspection = inspect_rows(inputs, seed, **intervals)
-        train, validation, untouched = _split(inputs, evaluation_share, validation_share, seed)
         if validation is not None:  # its error cannot be estimated where this fails
             risk_weights(validation.priors, validation.pooled_prior, warn=False)
-        clf.checkpoint = work / "training"
+        clf.checkpoint = run.work / "training"
         discard_damaged(clf.checkpoint)
-        _adapt(clf, inputs)
+        _adapt(clf, run.inputs)
         clf.fit_bags(train, held_out=validation)
         clf.checkpoint = None
         watched = None
         if validation is not None:
-            watched = evaluate_watched(clf, validation, **intervals)
+            watched = evaluate_watched(clf, validation, sampling=sampling, level=level)
             if _is_calibrated(calibrate, validation):
                 clf.calibrate(validation)
-        clf.encoding_ = inputs.rows.encoding
-        judgement = judge(
-            clf, inputs, inspection, untouched, train, watched, title=title, **intervals
-        )
-        return _finish(Path(output), config, clf, inputs, inspection, judgement)
+        return run.finish(clf, untouched, train, watched)
 
 
 def tune_files(
@@ -229,41 +219,102 @@ def tune_files(
     killed goes on; ``storage`` names another Optuna storage. ``tuning.json`` in the model folder
     lists them.
     """
-    config = to_toml(_named(locals()))
-    check_intervals(sampling, level)
-    check_shares(evaluation_share, validation_share, low_open=True)
-    check_settings(options, seed)
+    arguments = dict(locals())
+    _check(arguments, low_open=True)
     optuna = import_optional("optuna", "tune")
     check_choice("scoring", scoring, SCORERS)
     check_number("trials", trials, low=1, integer=True)
     check_number("at_once", at_once, low=1, integer=True)
-    intervals: dict[str, Any] = {"sampling": sampling, "level": level}
-    with work_folder(Path(output), config, overwrite=overwrite) as work:
-        inputs = read_inputs(
-            rows, bag, priors, columns, leave_out, images, cache=work / "rows", verbose=verbose
-        )
-        inspection = inspect_rows(inputs, seed, **intervals)
-        clf = make_classifier({**options, "priors": inputs.bags().priors})
-        _adapt(clf, inputs)
+    with _run(arguments) as run:
+        clf = make_classifier({**options, "priors": run.inputs.bags().priors})
+        _adapt(clf, run.inputs)
         result = tune(
-            inputs.rows.X,
-            inputs.bag_ids,
+            run.inputs.rows.X,
+            run.inputs.bag_ids,
             clf,
             n_trials=trials,
             scoring=scoring,
             validation_size=validation_share,
             evaluation_size=evaluation_share,
-            storage=storage or _storage(optuna, work / "trials.db"),
+            storage=storage or _storage(optuna, run.work / "trials.db"),
             at_once=at_once,
             random_state=seed,
             verbose=verbose,
         )
-        best = result.best_estimator
-        best.encoding_ = inputs.rows.encoding
-        judgement = judge(
-            best, inputs, inspection, result.held_out, result.training, title=title, **intervals
-        )
-        return _finish(Path(output), config, best, inputs, inspection, judgement, result)
+        return run.finish(result.best_estimator, result.held_out, result.training, tuning=result)
+
+
+def _check(arguments: Mapping[str, Any], *, low_open: bool) -> None:
+    """Check what does not depend on the files; whether the shares of rows must be above 0."""
+    check_intervals(arguments["sampling"], arguments["level"])
+    check_shares(arguments["evaluation_share"], arguments["validation_share"], low_open=low_open)
+    check_settings(arguments["options"], arguments["seed"])
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """What a run reads, and how it ends.
+
+    Attributes
+    ----------
+    arguments
+        Arguments of the public function.
+    config
+        Its options as TOML.
+    work
+        The folder where it keeps what is done.
+    inputs, inspection
+        What it read, and the check of that.
+    """
+
+    arguments: Mapping[str, Any]
+    config: str
+    work: Path
+    inputs: Inputs
+    inspection: Inspection
+
+    def finish(
+        self,
+        clf: UnbagClassifier,
+        untouched: Bags | None,
+        train: Bags,
+        watched: Evaluation | None = None,
+        tuning: TuningResult | None = None,
+    ) -> TrainedModel:
+        """Judge the model, and write all that belongs to it: at once, or nothing."""
+        clf.encoding_ = self.inputs.rows.encoding
+        shown = {name: self.arguments[name] for name in ("title", "sampling", "level")}
+        judgement = judge(clf, self.inputs, self.inspection, untouched, train, watched, **shown)
+        evaluation = judgement.evaluation
+        results: dict[str, Any] = {
+            INSPECTION: self.inspection.to_dict(),
+            EVALUATION: None if evaluation is None else evaluation.to_dict(),
+        }
+        if tuning is not None:  # trials of a run that was killed never ended
+            results[_TRIALS] = [trial for trial in tuning.trials if trial["state"] != "RUNNING"]
+        output = Path(self.arguments["output"])
+        with staged(output, _RESULTS) as folder:
+            write_model(clf, folder)
+            write_whole(folder / CONFIG, self.config)
+            for name, content in results.items():
+                write_whole(folder / name, json.dumps(content, indent=1) + "\n")
+            write_report(judgement.report, folder / REPORT)
+        notes = self.inputs.notes
+        warnings = judgement.warnings
+        return TrainedModel(output, clf, self.inspection, evaluation, warnings, notes, tuning)
+
+
+@contextmanager
+def _run(arguments: Mapping[str, Any]) -> Iterator[_Run]:
+    """Hold the folder of a run, and read and inspect its rows and priors."""
+    config = to_toml(_named(arguments))
+    read = {name: arguments[name] for name in ("rows", "bag", "priors", "columns", "leave_out")}
+    read |= {name: arguments[name] for name in ("images", "verbose")}
+    with work_folder(Path(arguments["output"]), config, overwrite=arguments["overwrite"]) as work:
+        inputs = read_inputs(**read, cache=work / "rows")
+        intervals = {name: arguments[name] for name in ("sampling", "level")}
+        inspection = inspect_rows(inputs, arguments["seed"], **intervals)
+        yield _Run(arguments, config, work, inputs, inspection)
 
 
 def _storage(optuna: Any, file: Path) -> Any:
@@ -285,40 +336,12 @@ def _is_database(file: Path) -> bool:
         return False
 
 
-def _finish(
-    output: Path,
-    config: str,
-    clf: UnbagClassifier,
-    inputs: Inputs,
-    inspection: Inspection,
-    judgement: Judgement,
-    tuning: TuningResult | None = None,
-) -> TrainedModel:
-    """Write the model and all that belongs to it: everything appears at once, or nothing."""
-    evaluation = judgement.evaluation
-    results: dict[str, Any] = {
-        INSPECTION: inspection.to_dict(),
-        EVALUATION: None if evaluation is None else evaluation.to_dict(),
-    }
-    if tuning is not None:  # trials of a run that was killed never ended
-        results[_TRIALS] = [trial for trial in tuning.trials if trial["state"] != "RUNNING"]
-    with staged(output, _RESULTS) as folder:
-        write_model(clf, folder)
-        write_whole(folder / CONFIG, config)
-        for name, content in results.items():
-            write_whole(folder / name, json.dumps(content, indent=1) + "\n")
-        write_report(judgement.report, folder / REPORT)
-    return TrainedModel(
-        output, clf, inspection, evaluation, judgement.warnings, inputs.notes, tuning=tuning
-    )
-
-
-def _named(given: Mapping[str, Any]) -> dict[str, Any]:
+def _named(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Options as they were resolved, to be kept with the result."""
     # The address of a storage may hold a password, and does not change the result.
     unnamed = ("options", "overwrite", "verbose", "storage")
-    options: dict[str, Any] = {k: v for k, v in given.items() if k not in unnamed}
-    options |= given["options"]
+    options: dict[str, Any] = {k: v for k, v in arguments.items() if k not in unnamed}
+    options |= arguments["options"]
     options["rows"] = [str(path) for path in paths_of(options["rows"])]
     options["leave_out"] = list(options["leave_out"])
     options[SET] = options.pop(METHOD_SETTINGS, None) or None
@@ -342,10 +365,10 @@ def _adapt(clf: UnbagClassifier, inputs: Inputs) -> None:
 
 
 def _split(
-    inputs: Inputs, evaluation: float, validation: float, seed: int
+    train: Bags, evaluation: float, validation: float, seed: int
 ) -> tuple[Bags, Bags | None, Bags | None]:
     """Rows to train on, to watch training by, and to judge by."""
-    train, watched, untouched = inputs.bags(), None, None
+    watched, untouched = None, None
     if evaluation:
         train, untouched = train.train_test_split(evaluation, random_state=seed)
     if validation:

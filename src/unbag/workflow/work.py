@@ -83,7 +83,7 @@ def _check_free(output: Path, *, overwrite: bool) -> None:
 
 def _remove(folder: Path) -> None:
     with suppress(OSError):
-        remove_folder(folder, last=CONFIG)  # by which the next run knows its own
+        remove_folder(folder, last=CONFIG)  # tells the next run that the work is its
 
 
 def _text(path: Path) -> str | None:

@@ -69,7 +69,7 @@ def _how_good(sources: Sources) -> Part:
     accuracy = share_part(evaluation.accuracy, evaluation.level)
     if accuracy is None or not accuracy["trusted"]:
         answer = (
-            "This cannot be said: the estimated accuracy is outside 0 to 100 % by more than its "
+            "This cannot be said: the estimated accuracy is outside 0 to 100% by more than its "
             "error."
         )
         return {"answer": answer, "points": []}
@@ -135,7 +135,7 @@ def _about_accuracy(sources: Sources, evaluation: Evaluation) -> Iterator[_Findi
     if not accuracy["trusted"]:
         yield _Finding(
             "stop",
-            "No classifier has an accuracy outside 0 to 100 %. So shares are wrong, rows of a "
+            "No classifier has an accuracy outside 0 to 100%. So shares are wrong, rows of a "
             "class differ between bags, or a column gives the bag away.",
             "Leave out columns that depend on the bag, such as dates, places and ids; check the "
             "shares; then fit again.",
@@ -170,7 +170,7 @@ def _about_accuracy(sources: Sources, evaluation: Evaluation) -> Iterator[_Findi
     if outside:
         yield _Finding(
             "care",
-            f"The recall of {shorten(outside)} is outside 0 to 100 % by more than its error.",
+            f"The recall of {shorten(outside)} is outside 0 to 100% by more than its error.",
             "Check the shares of these classes, and whether their rows differ between bags.",
         )
 

@@ -39,8 +39,8 @@ _SOFTWARE_BIBTEX = """\
 def hyperparameters(sources: Sources) -> Part:
     """Give the settings that were used, and the names of those that were chosen automatically."""
     clf = sources.clf
-    given = clf.get_params(deep=False)
-    settings = {n: v for n, v in given.items() if n not in _NOT_SHOWN} | clf.settings_
+    parameters = clf.get_params(deep=False)
+    settings = {n: v for n, v in parameters.items() if n not in _NOT_SHOWN} | clf.settings_
     settings["test_prior"] = getattr(clf, "test_prior_", settings["test_prior"])
     settings["epochs"] = getattr(clf, "n_iter_", settings["epochs"])
     automatic = {

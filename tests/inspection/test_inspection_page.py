@@ -1,0 +1,22 @@
+import re
+from pathlib import Path
+
+from study.checks.inspection import case_table
+from unbag.inspection import rules
+
+PAGE = Path(__file__).parents[2] / "docs/inspect.md"
+
+
+def test_the_page_shows_the_cases_as_they_are():
+    page = PAGE.read_text(encoding="utf-8")
+    for line in case_table().splitlines():
+        assert line in page
+
+
+def test_the_page_lists_every_limit():
+    page = PAGE.read_text(encoding="utf-8")
+    source = Path(rules.__file__).read_text(encoding="utf-8")
+    names = re.findall(r"^([A-Z_]+) = ", source, flags=re.MULTILINE)
+    assert len(names) > 10
+    for name in names:
+        assert f"| `{name}` | {getattr(rules, name):g} |" in page

@@ -14,7 +14,8 @@ below 4 % are left out, and test rows are weighted to the shares of the bags. ``
 get no option; the other methods are those of ``references.py``.
 
 With ``--record FILE.jsonl`` a run that was stopped goes on where it was: what has a line in the
-file is not measured again. Methods are measured one after another, ``auto`` first.
+file is not measured again. Methods are measured one after another, ``auto`` first. To measure one
+again, take its lines out of the file.
 """
 
 import datetime

@@ -1,10 +1,11 @@
 """Pages show what was measured: the tables of the stored records."""
 
 import importlib
-import json
 from pathlib import Path
 
 import pytest
+
+from study.checks.__main__ import read
 
 ROOT = Path(__file__).parents[1]
 PAGES = [  # script, record and page
@@ -33,7 +34,7 @@ def load(name):
 def test_the_tables_are_those_of_the_records(script, record, page, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")  # where a script finds its neighbours
     shown = (ROOT / page).read_text(encoding="utf-8")
-    table = load(script).table(json.loads((ROOT / record).read_text(encoding="utf-8")))
+    table = load(script).table(read(ROOT / record))
     for line in table.splitlines():  # first by line, so that a failure names the one that differs
         assert line in shown
     assert table in shown

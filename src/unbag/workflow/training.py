@@ -15,6 +15,7 @@ from unbag.estimator import UnbagClassifier
 from unbag.estimator.folder import staged
 from unbag.estimator.saving import write_model
 from unbag.evaluation import Evaluation
+from unbag.exceptions import UnbagError
 from unbag.files import discard, write_whole
 from unbag.inspection import Inspection
 from unbag.io import TableEncoding
@@ -332,6 +333,8 @@ def _naming_the_cause() -> Iterator[None]:
     """Make an OSError of what SQLite could not do, such as to write to a full disk."""
     try:
         yield
+    except UnbagError:  # it names the cause already
+        raise
     except Exception as error:
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, sqlite3.Error):

@@ -21,6 +21,7 @@ PAGES = [  # script, record and page
     ("kill", "results/kill.json", "docs/large-files.md"),
     ("tables", "results/tables.json", "docs/research.md"),
     ("small_bags", "results/small-bags.json", "docs/research.md"),
+    ("real_tables", "results/real-tables.jsonl", "docs/research.md"),
 ]
 
 

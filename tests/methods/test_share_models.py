@@ -1,5 +1,7 @@
 """Models of the shares of bags, and what bags that were left out say of them."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -116,3 +118,16 @@ def test_two_bags_have_two_folds_and_one_bag_has_no_evidence():
     (path,) = paths(x, single, ("linear",))
     assert (path.gains == 0).all()
     assert np.isfinite(path.matrix).all()
+
+
+def test_the_gains_of_a_fold_have_no_say_in_how_it_is_predicted():
+    x, _, bag, theta = table()
+    data = BagData.of(bag, theta, None, 0)
+    (path,) = paths(x, data, ("linear",))
+    _, gain = trust_in_paths([path], data)
+    fold = data.fold == 2
+    flattered = path.gains.copy()
+    flattered[-1, fold] += 1e3  # the weakest penalty, on these bags alone
+    _, changed = trust_in_paths([dataclasses.replace(path, gains=flattered)], data)
+    np.testing.assert_allclose(changed[fold], gain[fold])
+    assert not np.allclose(changed[~fold], gain[~fold])

@@ -214,3 +214,20 @@ def test_auto_takes_networks_where_something_about_them_is_asked_for():
         {"model_options": {"width": 20}},
     ):
         assert chosen(dataclasses.replace(job, **change))[0].name == "crossfit"
+
+
+def test_networks_are_weighed_against_the_forest_by_the_bags_of_rows():
+    bags = bags_of()
+    fitting = TableFitting(SMALL, Job(bags, seed=1))
+    right = np.log(np.full((bags.n_rows, K), 0.1) + 0.7 * np.eye(K)[bags.labels])
+    blind = np.log(np.tile(bags.pooled_prior, (bags.n_rows, 1)))
+    fold = fitting._folds(1)
+
+    def weight(networks, forest):
+        base = fit_one(bags, "prop", epochs=1)
+        fits = [dataclasses.replace(base, logits=networks[fold == f]) for f in np.unique(fold)]
+        return fitting._weight_of_networks(fits, forest)
+
+    assert weight(right, blind) > 0.99
+    assert weight(blind, right) < 0.01
+    assert weight(3 * right, right) == pytest.approx(0.5, abs=0.1)  # sharpness does not count

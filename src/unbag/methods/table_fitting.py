@@ -46,7 +46,7 @@ _BOOSTING: dict[str, Any] = {
     "l2_regularization": 1.0,
     "early_stopping": False,
 }
-_FOLDS = 5  # of rows, with a learner that has no predictions out of bag
+_FOLDS = 5  # of rows, for learners and networks, which have no predictions out of bag
 _LEAST_LABEL = 0.02  # soft labels below it are left out where rows stand once per class
 _NETWORK: dict[str, Any] = {"depth": 3, "width": 128}
 _NETWORK_RATE = 1e-3

@@ -9,19 +9,19 @@ from study.checks.__main__ import read
 
 ROOT = Path(__file__).parents[1]
 PAGES = [  # script, record and page
-    ("stack", "results/stack-nvidia-h200.json", "docs/performance.md"),
-    ("precision", "results/precision-nvidia-h200.json", "docs/performance.md"),
-    ("coverage", "results/coverage.json", "docs/evaluation.md"),
-    ("tuning", "results/tuning.json", "docs/tuning.md"),
-    ("causes", "results/causes.json", "docs/reproduction.md"),
-    ("causes", "results/causes-mixed.json", "docs/reproduction.md"),
-    ("causes", "results/causes-draws.json", "docs/reproduction.md"),
-    ("predict", "results/predict.json", "docs/large-files.md"),
-    ("large_fit", "results/large-fit.json", "docs/large-files.md"),
-    ("kill", "results/kill.json", "docs/large-files.md"),
-    ("tables", "results/tables.json", "docs/research.md"),
-    ("small_bags", "results/small-bags.json", "docs/research.md"),
-    ("real_tables", "results/real-tables.jsonl", "docs/research.md"),
+    ("stack", "results/stack-nvidia-h200.json", "docs/records/performance.md"),
+    ("precision", "results/precision-nvidia-h200.json", "docs/records/performance.md"),
+    ("coverage", "results/coverage.json", "docs/guide/evaluation.md"),
+    ("tuning", "results/tuning.json", "docs/guide/tuning.md"),
+    ("causes", "results/causes.json", "docs/records/reproduction.md"),
+    ("causes", "results/causes-mixed.json", "docs/records/reproduction.md"),
+    ("causes", "results/causes-draws.json", "docs/records/reproduction.md"),
+    ("predict", "results/predict.json", "docs/records/large-files.md"),
+    ("large_fit", "results/large-fit.json", "docs/records/large-files.md"),
+    ("kill", "results/kill.json", "docs/records/large-files.md"),
+    ("tables", "results/tables.json", "docs/records/research.md"),
+    ("small_bags", "results/small-bags.json", "docs/records/research.md"),
+    ("real_tables", "results/real-tables.jsonl", "docs/records/research.md"),
 ]
 
 

@@ -1,9 +1,12 @@
 """Estimates without labels: overall, for every class, and of the probabilities."""
 
+from dataclasses import replace
+
 import numpy as np
 from scipy import stats
 
 from unbag.evaluation import Evaluation, LeftInverse
+from unbag.evaluation.misfit import drift_directions
 from unbag.evaluation.variances import BagSample
 from unbag.report.sources import Floats, Part, Sources, number_part, share_part
 
@@ -84,6 +87,10 @@ def _cell_intervals(
     share = None if share is None else share[counts > 0]
     sample = BagSample.of(present, n, evaluation.sampling, share)
     spread = sample.share_variance(columns)  # (K, M)
+    if evaluation.misfit is not None:
+        drift = evaluation.misfit.allowance(evaluation.level)
+        directions = drift_directions(evaluation.projected["confusion"])
+        spread = spread + replace(sample, drift=drift, directions=directions).drift_in_shares().T
     variance = evaluation.design_effect * (inverse**2 @ spread.T)
     half = float(stats.norm.ppf(0.5 + evaluation.level / 2)) * np.sqrt(variance)
     low = np.clip(evaluation.confusion - half, 0, 1)

@@ -143,7 +143,8 @@ def measure_misfit(
     holm = chances[order] * np.arange(m, 0, -1)
     n_out = int((np.maximum.accumulate(holm) < _ALARM).sum())
     p_value = float(stats.chi2.sf(total / expected * degrees, degrees))
-    ids = bag_ids[order[:n_out]].tolist() if p_value < _ALARM else []
+    # A single spare bag shows that one is off, but not which.
+    ids = bag_ids[order[:n_out]].tolist() if p_value < _ALARM and m > k + 1 else []
     return Misfit(
         p_value=p_value,
         drift=float(np.sqrt(max(total - expected, 0) / scale)),

@@ -14,7 +14,7 @@ from unbag.validation import as_float_array, check_number, detached, invalid, is
 if TYPE_CHECKING:
     from unbag.priors.table import ClassPriors
 
-__all__ = ["BAG_COLUMN", "GivenErrors", "ShareErrors", "match_bags"]
+__all__ = ["GivenErrors", "ShareErrors", "match_bags"]
 
 BAG_COLUMN = "bag"  # where a DataFrame without an index keeps its bag ids
 _STEPS, _LARGEST_PART = 200, 0.99  # of the iteration for v, and of a class in it

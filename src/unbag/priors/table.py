@@ -9,11 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from unbag.exceptions import RankError
 from unbag.ids import IdIndex, id_array, index_ids, match_ids, natural_ids
+from unbag.priors.frames import read_frame
+from unbag.priors.units import refuse_totals, tell_unit
 from unbag.validation import (
     as_float_array,
     detached,
     invalid,
-    is_frame,
+    is_table,
     shorten,
 )
 
@@ -89,32 +91,43 @@ class ClassPriors:
         """Read class priors from whatever holds them.
 
         That is ClassPriors (returned as they are); an (M, K) array, for bag ids 0..M-1; a dict of
-        bag id to shares, or of bag id to a dict of class to share; a pandas DataFrame (index = bag
-        ids, columns = classes); or a polars DataFrame with the bag ids in a column "bag".
+        bag id to shares, or of bag id to a dict of class to share; a table of pandas (index = bag
+        ids, columns = classes); or any table with a column of bag ids, of polars, Arrow or pandas,
+        in the wide or the long form that :func:`unbag.io.read_priors` describes.
+
+        The numbers may be shares, percent or counts, and rounded, as in a file. With ``normalize``
+        every row is divided by its sum, whatever that is.
 
         Examples
         --------
-        >>> ClassPriors.of({"a": {"yes": 0.3, "no": 0.7}, "b": {"yes": 0.6, "no": 0.4}})
-        ClassPriors(2 bags, 2 classes)
+        >>> ClassPriors.of({"a": {"yes": 30, "no": 70}, "b": {"yes": 60, "no": 40}}).values
+        array([[0.3, 0.7],
+               [0.6, 0.4]])
         """
         if isinstance(priors, cls):
             return priors
         if isinstance(priors, Mapping):
-            table, classes = _read_mapping(priors)
-            return cls(table, list(priors), classes, normalize=normalize)
-        if not is_frame(priors):
-            return cls(priors, normalize=normalize)
-        has_column = BAG_COLUMN in list(priors.columns)
-        if hasattr(priors, "index"):
-            if has_column:
-                remedy = f"use priors.set_index({BAG_COLUMN!r})."
-                raise invalid("priors", "indexed by bag id", f"a column {BAG_COLUMN!r}", remedy)
-            return cls(priors.to_numpy(), priors.index, priors.columns, normalize=normalize)
-        if not has_column:
-            allowed = f"a DataFrame with an index of bag ids or a column {BAG_COLUMN!r}"
-            raise invalid("priors", allowed, f"only the columns {shorten(priors.columns)}")
-        shares = priors.drop(BAG_COLUMN)
-        return cls(shares.to_numpy(), priors[BAG_COLUMN], shares.columns, normalize=normalize)
+            values, classes = _read_mapping(priors)
+            return cls._of_values(values, list(priors), classes, normalize)
+        if getattr(getattr(priors, "index", None), "nlevels", 1) == 2:  # such as sizes of groups
+            priors = priors.reset_index().set_axis(["bag", "class", "value"], axis=1)
+        if not is_table(priors):
+            return cls._of_values(priors, None, None, normalize)
+        table = read_frame(priors, any_sums=normalize)
+        return cls(table.values, table.bag_ids, table.classes, normalize=True)
+
+    @classmethod
+    def _of_values(
+        cls, values: Any, bag_ids: Any, classes: list[Any] | None, normalize: bool
+    ) -> Self:
+        """Read numbers whose bags and classes are known, and tell what they are."""
+        numbers = as_float_array("priors", detached("priors", values), ndim=2)  # (M, K)
+        priors = cls(numbers, bag_ids, classes, normalize=True)
+        if not normalize and np.abs(numbers.sum(axis=1) - 1).max() > SUM_TOLERANCE:
+            ids = priors.bag_ids.tolist()
+            refuse_totals(numbers, ids, priors.classes.tolist())
+            tell_unit(numbers, ids, percent_signs=False)
+        return priors
 
     @property
     def n_bags(self) -> int:

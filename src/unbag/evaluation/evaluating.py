@@ -131,9 +131,7 @@ def evaluate_predictions(
     warnings = (impossible, misfit_warning(core.misfit))
     extra = None
     if chances is not None:
-        extra = probability_metrics(
-            chances, bag_index, rest, core.pi, level, clusters, core.excess
-        )
+        extra = probability_metrics(chances, bag_index, rest, core.pi, level, clusters, core.excess)
     return Evaluation(
         classes=table.classes,
         confusion=core.raw,

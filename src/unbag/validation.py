@@ -2,6 +2,7 @@
 
 import datetime
 import importlib
+import warnings
 from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
@@ -26,6 +27,7 @@ __all__ = [
     "is_table",
     "reads_tables",
     "shorten",
+    "warn_replaced",
 ]
 
 
@@ -160,6 +162,11 @@ def check_dense(name: str, tensor: Any) -> None:
     if got := next((kind for kind, is_so in kinds.items() if is_so), None):
         remedy = "use its to_dense()." if got == "a sparse one" else ""
         raise invalid(name, "a dense tensor of numbers", got, remedy)
+
+
+def warn_replaced(old: str, new: str) -> None:
+    """Warn the caller's caller that an argument is replaced by another way to say the same."""
+    warnings.warn(f"{old} is replaced: use {new}.", FutureWarning, stacklevel=3)
 
 
 def is_frame(value: object) -> bool:

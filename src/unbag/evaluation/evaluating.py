@@ -16,13 +16,13 @@ from unbag.evaluation.probabilities import (
     check_probabilities,
     probability_metrics,
 )
-from unbag.evaluation.report import Evaluation
-from unbag.evaluation.trust import beyond_limits_warning, untestable_note
+from unbag.evaluation.report import SHOWN_MOVE, Evaluation
+from unbag.evaluation.trust import beyond_limits_warning, misfit_warning, untestable_note
 from unbag.evaluation.variances import SAMPLINGS, BagSample
 from unbag.exceptions import InvalidInputError, TrainingRowsWarning
 from unbag.identity import hash_rows, identify, share_known
 from unbag.ids import id_array, index_ids, match_ids
-from unbag.priors import ClassPriors, PriorErrors, check_test_prior, match_bags
+from unbag.priors import ClassPriors, check_test_prior, match_bags
 from unbag.rows import check_rows
 from unbag.validation import (
     as_float_array,
@@ -32,6 +32,7 @@ from unbag.validation import (
     is_table,
     reads_tables,
     shorten,
+    warn_replaced,
 )
 
 __all__ = ["evaluate", "evaluate_predictions"]
@@ -78,8 +79,7 @@ def evaluate_predictions(
         in a census. The second has narrower intervals.
     inverse : {"size-weighted", "pseudo-inverse", "least-variance"}
     prior_errors : optional
-        Standard errors of the priors, which widen the intervals: an array of shape (M, K) in the
-        order of ``priors``, or a dict or DataFrame by bag and class.
+        Replaced by the ``errors`` of :class:`ClassPriors`.
     row_ids : array of shape (n,), optional
         The same id for rows that are the same record, in whatever bags: the variance is then
         clustered by record.
@@ -99,6 +99,9 @@ def evaluate_predictions(
     check_number("level", level, low=0, high=1, low_open=True, high_open=True)
     check_choice("sampling", sampling, SAMPLINGS)
     table = ClassPriors.of(priors)
+    if prior_errors is not None:
+        warn_replaced("prior_errors", "priors=ClassPriors.of(priors).with_errors(errors)")
+        table = table.with_errors(prior_errors)
     bag_index = table.encode(bag_ids)
     if len(bag_index) == 0:
         raise invalid("bag_ids", "ids of at least one row", "none")
@@ -108,29 +111,29 @@ def evaluate_predictions(
     if probabilities is not None:
         chances = check_probabilities(probabilities, len(bag_index), table.n_classes)
     predicted = _check_predictions(y_pred, chances, len(bag_index), table)
-    errors = None if prior_errors is None else PriorErrors.read(prior_errors, table)
     held_out = _check_held_out_share(held_out_share, sampling, table)
     costs = _check_cost(cost, table)
 
     rest, bag_index, present = table.with_rows(bag_index)
-    errors = None if errors is None else errors.subset(present)
     held_out = None if held_out is None else held_out[present]
     pi = None if test_prior is None else check_test_prior(test_prior, table.classes)
     clusters = None if row_ids is None else _check_clusters(row_ids, len(predicted))
     m, k = rest.n_bags, rest.n_classes
     table_of_counts = np.bincount(bag_index * k + predicted, minlength=m * k).reshape(m, k)
     rows = None if clusters is None else (predicted, bag_index, clusters)
-    sample = BagSample.of(rest, table_of_counts.sum(1), sampling, held_out, errors)
+    sample = BagSample.of(rest, table_of_counts.sum(1), sampling, held_out)
     core = Core(table_of_counts, rest, sample, pi, inverse, rows)
     z = float(stats.norm.ppf(0.5 + level / 2))
+    beyond = core.errors_beyond_limits(OVERALL_METRICS["accuracy"])  # by chance alone
+    core.allow_misfit(level)
     overall = {name: core.overall(metric, z) for name, metric in OVERALL_METRICS.items()}
     by_class = core.by_class(z)
     accuracy = overall["accuracy"]
-    beyond = core.errors_beyond_limits(OVERALL_METRICS["accuracy"])
-    warning, note = beyond_limits_warning(accuracy, beyond), untestable_note(rest)
+    impossible, note = beyond_limits_warning(accuracy, beyond), untestable_note(rest)
+    warnings = (impossible, misfit_warning(core.misfit))
     extra = None
     if chances is not None:
-        extra = probability_metrics(chances, bag_index, rest, core.pi, level, clusters, errors)
+        extra = probability_metrics(chances, bag_index, rest, core.pi, level, clusters, core.excess)
     return Evaluation(
         classes=table.classes,
         confusion=core.raw,
@@ -142,7 +145,7 @@ def evaluate_predictions(
         precision=by_class["precision"],
         f1=by_class["f1"],
         predicted_share=by_class["predicted_share"],
-        projected=core.projected(),
+        projected=core.projected,
         cost=None if costs is None else core.cost(costs, z),
         probabilities=extra,
         test_prior=core.pi,
@@ -153,7 +156,10 @@ def evaluate_predictions(
         inverse=core.inverse.kind,
         held_out_share=held_out,
         design_effect=core.design_effect(core.inverse.weights(np.diag(core.pi))),
-        warnings=() if warning is None else (warning,),
+        misfit=core.misfit,
+        tolerated_drift=core.tolerated_drift(SHOWN_MOVE),
+        trustworthy=impossible is None,
+        warnings=tuple(warning for warning in warnings if warning is not None),
         notes=() if note is None else (note,),
     )
 

@@ -109,11 +109,11 @@ def test_every_option_of_fit_reaches_the_model(folder):
 
 
 def test_a_learner_and_all_that_comes_after(folder):
-    done(f"fit {GIVEN} --method tables --learner linear --set rounds=1 --output model")
-    clf = unbag.load_model("model")
+    done(f"fit {GIVEN} --method tables --learner linear --set rounds=1 --output new")
+    clf = unbag.load_model("new")
     assert (clf.method_, clf.learner) == ("tables", "linear")
-    done("predict model other.parquet --key id --output p.csv")
-    done("evaluate model other.parquet")
+    done("predict new other.parquet --key id --output p.csv")
+    done("evaluate new other.parquet")
     assert (folder / "p.csv").read_text().count("\n") > 10
 
 

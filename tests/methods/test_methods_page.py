@@ -1,9 +1,9 @@
-"""The examples of docs/methods.md run as they are written."""
+"""The examples of docs/guide/methods.md run as they are written."""
 
 import doctest
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs/methods.md"
+PAGE = Path(__file__).parents[2] / "docs/guide/methods.md"
 
 
 def test_the_examples_of_the_page_run():

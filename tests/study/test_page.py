@@ -13,7 +13,7 @@ from study.results import Results
 from unbag.exceptions import InvalidInputError
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/reproduction.md"
+PAGE = ROOT / "docs/records/reproduction.md"
 ALL = "\n".join(
     f"Text on {name}.\n<!-- study: {name} -->\nof before\n<!-- end -->" for name in BLOCKS
 )

@@ -210,7 +210,7 @@ def test_a_page_is_refilled(here):
         (["run"], "python -m study run --datasets pendigits,usps --methods prop,u-prr"),
         (["table"], "python -m study table --format html --output tables.html"),
         (["figures"], "python -m study figures --format svg --output figures"),
-        (["page"], "python -m study page docs/reproduction.md"),
+        (["page"], "python -m study page docs/records/reproduction.md"),
     ],
 )
 def test_help_has_an_example(command, example):

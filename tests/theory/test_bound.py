@@ -15,7 +15,7 @@ from unbag.theory import (
     estimation_error_bound,
 )
 
-PAGE = Path(__file__).parents[2] / "docs/theory.md"
+PAGE = Path(__file__).parents[2] / "docs/how/theory.md"
 UNIT = LossConstants(bound=1.0, lipschitz=1.0)
 
 

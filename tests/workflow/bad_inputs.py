@@ -1,7 +1,8 @@
 """What can be wrong with files, columns, priors, options and folders, and how it is made.
 
 Every entry starts from the folder of ``small_files`` with a model in it: ``make`` spoils it, and
-``command`` must then be refused. ``docs/errors.md`` is made from this list by ``errors_page.py``.
+``command`` must then be refused. ``errors_page.py`` makes ``docs/reference/errors.md`` from
+this list.
 """
 
 import json

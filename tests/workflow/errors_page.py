@@ -1,4 +1,4 @@
-"""The page ``docs/errors.md``, made from the table of bad inputs.
+"""The page ``docs/reference/errors.md``, made from the table of bad inputs.
 
 ``python tests/workflow/errors_page.py`` writes it again.
 """
@@ -17,7 +17,7 @@ from bad_inputs import BAD_INPUTS, BadInput
 from run_command import message, run
 from small_files import train, write_files
 
-PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/errors.md"
 HEAD = """# What is refused, and the message
 
 Every row of these tables is tested: the command ends with exit code 1 (2 where the command line \

@@ -41,7 +41,7 @@ class UnbagClassifier(Predicting):
     method : str or Method, default="auto"
         biased, prop, prop-cr, unbiased, u-correct, u-flood, u-stop, u-prr, bag-likelihood,
         matched-likelihood, crossfit, consistency, or auto, which chooses by bags and
-        network (docs/methods.md). An object has settings, such as
+        network (docs/guide/methods.md). An object has settings, such as
         ``unbag.methods.UPRR(alpha=0.5)``; ``set_params(method__alpha=0.5)`` and searches over
         ``method__alpha`` reach them too, also where the method is a name.
     test_prior : array of shape (K,) or dict, default=None

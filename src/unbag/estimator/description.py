@@ -10,10 +10,12 @@ from msgspec import Meta, Struct, field
 from numpy.typing import NDArray
 
 from unbag.exceptions import InvalidInputError
+from unbag.priors import SharesOf
 from unbag.schema import SchemaError, convert
 from unbag.validation import invalid, shorten
 
 __all__ = [
+    "ERROR_FIELDS",
     "FORMAT",
     "FORMAT_VERSION",
     "NOT_PLAIN",
@@ -34,6 +36,7 @@ __all__ = [
 FORMAT = "unbag-model"
 FORMAT_VERSION = 1
 # Kept elsewhere in the folder, or, as a path could be anyone's, not at all.
+ERROR_FIELDS = ("variances", "weights")  # of ShareErrors
 NO_SETTINGS = ("priors", "test_prior", "checkpoint")
 NOT_PLAIN = ("loss", "model", "random_state")  # may be objects that have no plain value
 _TEXTS = ("method", "loss", "model", "batching", "device", "precision")
@@ -204,6 +207,8 @@ class Description(Struct):
     # Folders of unbag 0.1 lack these.
     method_settings: dict[str, Any] = field(default_factory=dict)
     given_method_settings: dict[str, Any] | None = None  # of a method that was given as an object
+    shares_of: SharesOf | None = None
+    given_shares_of: SharesOf | None = None
 
 
 # --------------------------------------------------------------------------------------- settings

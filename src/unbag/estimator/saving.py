@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from unbag.estimator.classifier import UnbagClassifier
 from unbag.estimator.description import (
+    ERROR_FIELDS,
     FORMAT,
     FORMAT_VERSION,
     NO_SETTINGS,
@@ -99,7 +100,7 @@ def _description(clf: UnbagClassifier) -> Description:
     given_bags: Any = None
     if clf.priors is not None:
         full = ClassPriors.of(clf.priors)
-        given_bags = "used" if _same(full, table) else Ids.of(full.bag_ids)
+        given_bags = "used" if full.equals(table) else Ids.of(full.bag_ids)
     names = getattr(clf, "feature_names_in_", None)
     prior = clf.test_prior
     if prior is not None:
@@ -120,6 +121,8 @@ def _description(clf: UnbagClassifier) -> Description:
         classes=Ids.of(clf.classes_),
         bags=Ids.of(table.bag_ids),
         given_bags=given_bags,
+        shares_of=table.shares_of,
+        given_shares_of=None if clf.priors is None else ClassPriors.of(clf.priors).shares_of,
         given_test_prior=None if prior is None else prior.tolist(),
         test_prior=clf.test_prior_.tolist(),
         output_prior=clf.output_prior_.tolist(),
@@ -140,9 +143,12 @@ def _description(clf: UnbagClassifier) -> Description:
     )
 
 
-def _same(one: ClassPriors, other: ClassPriors) -> bool:
-    pairs = ((one.values, other.values), (one.bag_ids, other.bag_ids))
-    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
+def _tables(name: str, priors: ClassPriors) -> dict[str, Any]:
+    """Shares, with their errors if they have any."""
+    tables = {name: priors.values}
+    if priors.errors is not None:
+        tables |= {f"{name}.{field}": getattr(priors.errors, field) for field in ERROR_FIELDS}
+    return tables
 
 
 def _settings(clf: UnbagClassifier) -> tuple[dict[str, Any], list[Any]]:
@@ -190,14 +196,14 @@ def _network(module: nn.Module) -> Linear | Mlp | ResNet | Tabular | Module:
 
 
 def _arrays(clf: UnbagClassifier) -> Arrays:
-    arrays: dict[str, Any] = {"priors": clf.priors_.values, "row_hashes": clf.row_hashes_}
+    arrays: dict[str, Any] = {"row_hashes": clf.row_hashes_, **_tables("priors", clf.priors_)}
     if clf.priors is not None:
         full = ClassPriors.of(clf.priors)
         if not np.array_equal(full.classes, clf.classes_):
             got = "others (it was set after fit)"
             raise invalid("priors", f"of the classes {shorten(clf.classes_)}", got)
-        if not _same(full, clf.priors_):
-            arrays["given_priors"] = full.values
+        if not full.equals(clf.priors_):
+            arrays |= _tables("given_priors", full)
     if clf.scaler_ is not None:
         for name in ("mean", "scale", "var"):
             arrays[f"scaler.{name}"] = getattr(clf.scaler_, f"{name}_")

@@ -2,7 +2,7 @@ r"""The estimation error bound: how much worse the learned classifier can be tha
 
 :func:`estimation_error_bound` is the second theorem of the paper, term by term. It needs the
 constants of a bounded loss (:class:`LossConstants`) and the Rademacher complexity of the class of
-functions, which :func:`mlp_complexity` bounds by the norms of a network. docs/theory.md has the
+functions, which :func:`mlp_complexity` bounds by the norms of a network. docs/how/theory.md has the
 derivations and says what the bound is good for.
 """
 

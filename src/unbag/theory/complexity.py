@@ -97,7 +97,7 @@ def mlp_complexity(module: nn.Module, radius: float) -> NormComplexity:
     ones too, are scaled so that the product of the Frobenius norms is least.
 
     The result is about all networks with such norms. The data choose this class, while the theorem
-    requires it to be fixed before; see docs/theory.md.
+    requires it to be fixed before; see docs/how/theory.md.
 
     Parameters
     ----------

@@ -60,7 +60,6 @@ _LABEL_STEP = 0.5  # the last network learns from the mean of old and new log-pr
 _KEPT_OUT = 0.1  # of the rows
 _LEAST_RECORDS = 4  # per fold; below, there are no rounds
 _START_STREAM = 1000  # the last number of a start's seed, where others have the fold
-_SMALLEST = 1e-30
 
 
 class CrossFitting:
@@ -197,9 +196,7 @@ class CrossFitting:
         """Take the mean log-probabilities of the start."""
         parts = [log_softmax(fit.logits, axis=1) for fit in fits]
         assert self.start_replica.output_prior is not None
-        from_prior = np.maximum(self.start_replica.output_prior, _SMALLEST)
-        to_prior = np.maximum(self.job.pooled_prior, _SMALLEST)
-        shift = prior_shift(to_prior, from_prior)
+        shift = prior_shift(self.job.pooled_prior, self.start_replica.output_prior)
         self.log_eta = self.final_log_eta = log_softmax(np.mean(parts, 0) + shift, axis=1)
 
     # ------------------------------------------------------------------------------ the rounds

@@ -18,8 +18,12 @@ HALF_TRUSTED_ROWS = 30.0  # at which the shares of a bag count half
 
 def row_ratios(bags: Bags, pooled: NDArray[np.float64]) -> NDArray[np.float64]:
     """θ_mk / p_k for the bag m of every row: (n, K)."""
-    ratios = bags.priors.values / np.where(pooled > 0, pooled, 1)
-    return np.asarray(ratios[bags.bag_index])
+    return _ratios(bags.priors.values, pooled)[bags.bag_index]
+
+
+def _ratios(theta: _Floats, pooled: _Floats) -> _Floats:
+    """θ / p: (M, K). A class that is in no bag has 0."""
+    return np.asarray(theta / np.where(pooled > 0, pooled, 1))
 
 
 def balanced_posterior(
@@ -61,7 +65,7 @@ def balanced_posterior(
     m = len(theta)
     weight = np.ones(len(log_eta)) if weight is None else weight / weight.mean()
     counts = np.bincount(bag_index, weights=weight, minlength=m)[:, None]
-    ratio = np.where(pooled > 0, theta / np.where(pooled > 0, pooled, 1), 0.0)
+    ratio = _ratios(theta, pooled)
     gain = np.ones_like(theta)
     if balanced:
         ends = np.cumsum(np.bincount(bag_index, minlength=m))

@@ -13,7 +13,14 @@ _OF_CLASSIFIER = (
     *("method", "learner", "method_settings", "test_prior", "model", "depth", "width"),
     *("epochs", "batch_size", "precision", "device"),
 )
-_NOT_SEARCHED = ("dropout", "learning_rate", "weight_decay", "early_stopping", "n_iter_no_change")
+_NOT_SEARCHED = (
+    "dropout",
+    "learning_rate",
+    "weight_decay",
+    "early_stopping",
+    "n_iter_no_change",
+    "time_limit",
+)
 
 
 @with_options_of(fit_files, (*_OF_CLASSIFIER, *_NOT_SEARCHED))
@@ -57,6 +64,7 @@ def _show(trained: TrainedModel, as_json: bool) -> None:
     say(f"Method: {clf.method_}. {clf.stop_reason_}")
     if trained.evaluation is not None:
         say(f"\n{trained.evaluation}")
+    say(f"\n{trained.verdict}")
     say(f"\nModel:  {trained.folder}")
     say(f"Report: {trained.folder / REPORT}")
 

@@ -85,6 +85,9 @@ class UnbagClassifier(Predicting):
     warm_start : bool, default=False
         Go on from the network of the last fit, whatever ``model``, ``depth``, ``width`` and
         ``dropout`` say now.
+    time_limit : float, default=None
+        Seconds that training may take, kept as far as whole epochs and stages allow: what does not
+        fit any more is left out, and the model is the best so far. None means no limit.
     checkpoint : path, default=None
         A folder from which a fit that was killed goes on, with the same result.
     verbose : bool, default=False
@@ -160,6 +163,7 @@ class UnbagClassifier(Predicting):
         device: str = "auto",
         precision: str = "float32",
         warm_start: bool = False,
+        time_limit: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         verbose: bool = False,
         random_state: Any = None,
@@ -185,6 +189,7 @@ class UnbagClassifier(Predicting):
         self.device = device
         self.precision = precision
         self.warm_start = warm_start
+        self.time_limit = time_limit
         self.checkpoint = checkpoint
         self.verbose = verbose
         self.random_state = random_state
@@ -342,6 +347,7 @@ class UnbagClassifier(Predicting):
             precision=self.precision,
             verbose=self.verbose,
             checkpoint=self.checkpoint,
+            time_limit=self.time_limit,
         )
         return self.take(job, fit)
 

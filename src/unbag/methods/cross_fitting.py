@@ -60,6 +60,7 @@ _LABEL_STEP = 0.5  # the last network learns from the mean of old and new log-pr
 _KEPT_OUT = 0.1  # of the rows
 _LEAST_RECORDS = 4  # per fold; below, there are no rounds
 _START_STREAM = 1000  # the last number of a start's seed, where others have the fold
+_TIME_SHARE = 0.5  # of the time left, with a time limit, for each stage before the last
 
 
 class CrossFitting:
@@ -113,6 +114,9 @@ class CrossFitting:
             self.use_start(fits)
         while self.n_accepted < self.most_rounds:
             fits = yield self.round()
+            if fits[0] is None:
+                self.why_ended = "Rounds ended since the time was up."
+                break
             failed = self._diverged(fits)
             if failed and self._is_smoothing_on_trial():
                 self.smoothing.give_up()  # and run the round again
@@ -172,6 +176,7 @@ class CrossFitting:
         first = replace(
             self.start_replica,
             stage="start",
+            time_share=_TIME_SHARE,
             batch_size=batch,
             epochs=max(1, round(self._share_of_usual_epochs() * epochs)),
             learning_rate=job.learning_rate or self.regime.start_rate,
@@ -212,6 +217,8 @@ class CrossFitting:
             replace(
                 self._soft(rows, targets, _seed(self.job.seed, self.n_accepted, fold), batch),
                 stage=f"round {self.n_accepted + 1}",
+                time_share=_TIME_SHARE,
+                time_needed=2.0,  # and as much for the last network
                 adversarial_smoothing=self.smoothing.radius if self.n_accepted else 0.0,
                 predicted=self.bags.take(np.flatnonzero(self.fold == fold)),
                 test=None,

@@ -4,7 +4,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import log_softmax
-from scipy.stats import norm
 
 from unbag.bags import Bags
 from unbag.evaluation.likelihood import log_mixture
@@ -107,7 +106,7 @@ def log_gains(log_eta: _Floats, ratios: _Floats) -> _Floats:
     return np.asarray(log_mixture(torch.from_numpy(ratios), torch.from_numpy(np.exp(log_eta))))
 
 
-def describe_gains(gains: _Floats, level: float = 0.95) -> str:
+def describe_gains(gains: _Floats) -> str:
     """Say how much more often than by chance the right bag is named; one gain per row.
 
     Examples
@@ -118,9 +117,9 @@ def describe_gains(gains: _Floats, level: float = 0.95) -> str:
     >>> text.partition(" as often as ")[2]
     'chance (95% interval 1.43 to 1.57).'
     """
-    margin = float(norm.ppf(0.5 + level / 2)) * gains.std() / np.sqrt(len(gains))
+    margin = 1.96 * gains.std() / np.sqrt(len(gains))
     middle, low, high = np.exp(gains.mean() + np.array([0, -margin, margin]))
     return (
         f"On {len(gains):,} rows that it was not trained on, it names the right bag {middle:.2f} "
-        f"times as often as chance ({level:.0%} interval {low:.2f} to {high:.2f})."
+        f"times as often as chance (95% interval {low:.2f} to {high:.2f})."
     )

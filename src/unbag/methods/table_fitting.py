@@ -73,14 +73,20 @@ class TableFitting:
 
     def trainings(self) -> Trainings:
         """Yield tasks, receive their results, return the fit."""
-        paths = yield [Task(f"models of shares ({kind})", self._path(kind)) for kind in FEATURES]
+        paths = yield [
+            Task(f"models of shares ({kind})", self._path(kind), time_needed=2.0 * (number > 0))
+            for number, kind in enumerate(FEATURES)
+        ]
         paths = [path for path in paths if path is not None]
         shares = mix_paths(paths, self.shares, self.x.shape[1])
         with torch.no_grad():
             log_eta = shares(torch.as_tensor(self.x)).numpy()
         trust, targets, out_of_bag = 0.0, self._targets(log_eta), log_eta
         for number in range(self.settings.rounds):
-            (out_of_bag,) = yield [self._round(targets, number)]
+            (learned,) = yield [self._round(targets, number)]
+            if learned is None:  # the time is up
+                break
+            out_of_bag = learned
             self.objectives.append(float(-(targets * out_of_bag).sum(1).mean()))
             if number == 0:
                 trust = self._trust(paths, out_of_bag)
@@ -90,10 +96,12 @@ class TableFitting:
         parts: dict[str, nn.Module] = {"shares": shares}
         weight = 0.0
         if self.settings.learner is None:
-            (boosting,) = yield [Task("boosted trees", lambda: self._boosting(targets))]
-            parts |= {"forest": TreeEnsemble.from_forest(self.forest), "boosting": boosting}
+            parts["forest"] = TreeEnsemble.from_forest(self.forest)
+            (boosting,) = yield [Task("boosted trees", lambda: self._boosting(targets), 1.0)]
+            if boosting is not None:
+                parts["boosting"] = boosting
             fits = yield self._networks(targets)
-            if not any(fit.diverged for fit in fits):
+            if not any(fit is None or fit.diverged for fit in fits):
                 weight = self._weight_of_networks(fits, out_of_bag)
         else:
             (parts["learner"],) = yield [Task(self._learner_name, lambda: self._last(targets))]
@@ -128,7 +136,7 @@ class TableFitting:
     def _round(self, targets: NDArray[np.float32], number: int) -> Task:
         """Predict every row by a learner that was not trained on it."""
         if self.settings.learner is None:
-            return Task(f"forest {number + 1}", self._forest(targets, number))
+            return Task(f"forest {number + 1}", self._forest(targets, number), float(number > 0))
 
         def run() -> _Floats:
             fold = self._folds(self.job.seed, number)
@@ -139,7 +147,7 @@ class TableFitting:
                 log_p[fold == left_out] = learner(torch.as_tensor(self.x[fold == left_out]))
             return log_p
 
-        return Task(f"{self._learner_name}, round {number + 1}", run)
+        return Task(f"{self._learner_name}, round {number + 1}", run, float(number > 0))
 
     def _folds(self, *seed: int) -> NDArray[np.int64]:
         """Divide rows in folds; equal rows go together."""
@@ -210,6 +218,7 @@ class TableFitting:
             replace(
                 self.replica,
                 stage="networks",
+                time_needed=0.5,
                 bags=bags.take(rows),
                 predicted=bags.take(np.flatnonzero(fold == number)),
                 objective=None,
@@ -264,7 +273,8 @@ class TableFitting:
     # -------------------------------------------------------------------------- the fit
 
     def _describe(self, trust: float, out_of_bag: _Floats) -> str:
-        rounds = "1 forest" if self.settings.rounds == 1 else f"{self.settings.rounds} forests"
+        n_rounds = len(self.objectives)  # fewer than the settings say where the time was up
+        rounds = "1 forest" if n_rounds == 1 else f"{n_rounds} forests"
         if trust < 0.5:
             verdict = (
                 f"Bags that were left out say that little was learned: the model is trusted by "

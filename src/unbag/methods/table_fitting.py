@@ -250,7 +250,7 @@ class TableFitting:
     def _weight_of_networks(self, fits: list[Fit], out_of_bag: _Floats) -> float:
         """Weight of the networks by the likelihood of bags, each model at its best sharpness.
 
-        A forest regresses to the mean, so that without a sharpness of its own networks would win.
+        A forest regresses to the mean, so that without this sharpness networks would win.
         """
         log_p = np.empty_like(out_of_bag)
         fold = self._folds(self.job.seed)

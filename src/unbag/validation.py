@@ -2,6 +2,7 @@
 
 import datetime
 import importlib
+import warnings
 from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from unbag.exceptions import InvalidInputError, MissingDependencyError
 
 __all__ = [
+    "arrow_table",
     "as_float_array",
     "as_generator",
     "check_choice",
@@ -22,7 +24,9 @@ __all__ = [
     "import_optional",
     "invalid",
     "is_frame",
+    "is_table",
     "shorten",
+    "warn_replaced",
 ]
 
 
@@ -159,9 +163,35 @@ def check_dense(name: str, tensor: Any) -> None:
         raise invalid(name, "a dense tensor of numbers", got, remedy)
 
 
+def warn_replaced(old: str, new: str) -> None:
+    """Warn the caller's caller that an argument is replaced by another way to say the same."""
+    warnings.warn(f"{old} is replaced: use {new}.", FutureWarning, stacklevel=3)
+
+
 def is_frame(value: object) -> bool:
     """Whether this looks like a pandas or polars DataFrame (neither package is imported)."""
     return hasattr(value, "columns") and hasattr(value, "to_numpy")
+
+
+def is_table(value: object) -> bool:
+    """Whether this is a table of named columns: of pandas, polars, Arrow, DuckDB and others."""
+    if getattr(value, "ndim", 2) != 2:  # a Series
+        return False
+    return is_frame(value) or hasattr(value, "__arrow_c_stream__")
+
+
+def arrow_table(name: str, value: Any) -> Any:
+    """Make an Arrow table of a table of any package, without a copy where that is possible."""
+    import pyarrow as pa  # for tables alone
+
+    try:
+        if hasattr(value, "index") and hasattr(value, "iloc"):  # an index of pandas is no column
+            return pa.Table.from_pandas(value, preserve_index=False)
+        return pa.table(value)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        got = " ".join(str(error).split())[:300]
+        remedy = "convert columns of mixed kinds to one, such as text."
+        raise invalid(name, "a table of which every column is of one kind", got, remedy) from None
 
 
 def import_optional(module: str, extra: str) -> ModuleType:

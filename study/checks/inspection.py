@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from unbag.inspection import Inspection, alike_test, inspect
 from unbag.inspection.rules import ALARM
-from unbag.priors import non_square
+from unbag.priors import ClassPriors, ShareErrors, non_square
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -98,7 +98,7 @@ def cases() -> dict[str, Inspection]:
             named(*four, here=[0.3, 0.3, 0.4], there=[0.5, 0.3, 0.2]), [3000] * 4 + [12] * 2
         ),
         "noisy priors: standard errors of 5 points": inspect(
-            named(*four), 3000, prior_errors=np.full((4, 3), 0.05)
+            ClassPriors.of(named(*four)).with_errors(np.full((4, 3), 0.05)), 3000
         ),
         "assumption broken: bags 0 and 1 of eight shifted": with_rows(0.5),
     }
@@ -149,8 +149,8 @@ def noisy_rate(repeats: int, *, told: bool, seed: int = 0) -> float:
     def run(rng: np.random.Generator) -> float:
         X, bag = problem.draw(true, 1000, rng)
         shares = rng.multinomial(SURVEY, true) / SURVEY
-        errors = np.sqrt(shares * (1 - shares) / SURVEY)
-        return alike_test(X, bag, shares, prior_errors=errors if told else None).p_value
+        errors = ShareErrors.from_rows(SURVEY) if told else None
+        return alike_test(X, bag, ClassPriors(shares, errors=errors)).p_value
 
     return alarms(repeats, run, seed)
 
@@ -204,7 +204,7 @@ Alarms in percent of {repeats // 8} repeats:
 
 Priors from {SURVEY} people per bag, six bags of 1,000 rows, {repeats} repeats: \
 {noisy_rate(repeats, told=False):.1f} % false alarms, \
-{noisy_rate(repeats, told=True):.1f} % with prior_errors given."""
+{noisy_rate(repeats, told=True):.1f} % with the errors given."""
     }
 
 

@@ -149,6 +149,19 @@ def test_pure_bags_and_priors_of_more_bags(tmp_path):
     again.calibrate(X[:9], ["d", *BAGS[:8]])
 
 
+def test_errors_of_the_shares_and_what_they_are_of(tmp_path):
+    errors = unbag.priors.ShareErrors.from_rows(50)
+    priors = unbag.ClassPriors.of(THETA).with_errors(errors, shares_of="rows")
+    clf = fitted(priors=priors)
+    again = load_model(clf.save(tmp_path / "model"))
+    assert again.priors_.equals(clf.priors_)
+    assert again.priors is again.priors_
+    clf.priors = priors.with_errors(shares_of="population")
+    again = load_model(clf.save(tmp_path / "other"))
+    assert again.priors.equals(clf.priors)
+    assert again.priors_.equals(clf.priors_)
+
+
 DAY, TIME = datetime.date(2024, 5, 1), datetime.datetime(2024, 5, 1, 7, 30)
 ZONED = TIME.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
 

@@ -319,14 +319,6 @@ class TestBadInput:
             ({"sampling": "census"}, "sampling must be one of 'iid', 'exact', got 'census'"),
             ({"inverse": "best"}, "inverse must be one of 'size-weighted', .* got 'best'"),
             (
-                {"prior_errors": np.ones((3, 3))},
-                r"prior_errors must be of the priors' shape \(4, 3\)",
-            ),
-            (
-                {"prior_errors": -np.ones((4, 3))},
-                "prior_errors must be finite and non-negative, got -1",
-            ),
-            (
                 {"held_out_share": 0.5},
                 "held_out_share must be left out unless sampling is 'exact', got sampling='iid'",
             ),

@@ -9,7 +9,7 @@ PAGE = (Path(__file__).parents[2] / "docs/guide/evaluation.md").read_text(encodi
 
 
 def test_the_example_of_a_scikit_learn_model(capsys):
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    code = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)[0]
     names = {}
     exec(compile(code, "docs/guide/evaluation.md", "exec"), names)
     report, bags, model = names["report"], names["bags"], names["model"]

@@ -30,7 +30,7 @@ def width(estimate):
 
 
 def evaluated(rows, **options):
-    return evaluate_predictions(rows.predicted, rows.bag, priors=rows.priors, **options)
+    return evaluate_predictions(rows.predicted, rows.bag, **{"priors": rows.priors, **options})
 
 
 @pytest.mark.parametrize("inverse", INVERSES)
@@ -171,10 +171,8 @@ def test_many_more_bags_than_classes(inverse):
 
 def test_missing_bags_are_left_out():
     here = THREE.bag != 1
-    options = {"prior_errors": np.full(THREE.priors.values.shape, 0.01)}
-    report = evaluate_predictions(
-        THREE.predicted[here], THREE.bag[here], priors=THREE.priors, **options
-    )
+    priors = THREE.priors.with_errors(np.full(THREE.priors.values.shape, 0.01))
+    report = evaluate_predictions(THREE.predicted[here], THREE.bag[here], priors=priors)
     assert report.n_bags == 4
     truth = (THREE.predicted == THREE.label)[here].mean()
     assert report.accuracy == pytest.approx(truth, abs=1e-9)
@@ -191,11 +189,11 @@ def test_lost_rank_names_the_classes():
 def test_errors_of_the_priors_widen_all_intervals():
     before = evaluated(THREE, sampling="exact")
     errors = np.full(THREE.priors.values.shape, 0.02)
-    after = evaluated(THREE, sampling="exact", prior_errors=errors)
+    after = evaluated(THREE, sampling="exact", priors=THREE.priors.with_errors(errors))
     for one, other in zip(all_estimates(before), all_estimates(after), strict=True):
         assert one == other
         assert width(other) > 1.05 * width(one)
-    none = evaluated(THREE, sampling="exact", prior_errors=np.zeros_like(errors))
+    none = evaluated(THREE, sampling="exact", priors=THREE.priors.with_errors(0 * errors))
     for one, other in zip(all_estimates(before), all_estimates(none), strict=True):
         assert other.interval == pytest.approx(one.interval, abs=1e-9)
 

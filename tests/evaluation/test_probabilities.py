@@ -131,12 +131,12 @@ def test_errors_of_the_priors_and_repeated_rows_widen_the_intervals():
 
     def found(take=slice(None), **options):
         report = evaluate_predictions(
-            None, bag[take], priors=theta, probabilities=chances[take], **options
+            None, bag[take], probabilities=chances[take], **{"priors": theta, **options}
         ).probabilities
         return [report.log_loss, report.brier, report.roc.auc]
 
     plain = found()
-    with_errors = found(prior_errors=np.full((3, 2), 0.03))
+    with_errors = found(priors=ClassPriors(theta, errors=np.full((3, 2), 0.03)))
     twice = np.r_[np.arange(1500), np.arange(1500)]
     doubled, clustered = found(twice), found(twice, row_ids=twice)
     for one, other, two, both in zip(plain, with_errors, doubled, clustered, strict=True):
@@ -163,7 +163,7 @@ def test_errors_of_the_priors_move_the_log_loss_as_the_interval_says():
         noisy = theta + error * rng.normal(size=(3, 1)) * [1, -1]
         moved.append(found(noisy)[0])
     _, before = found(theta)
-    _, after = found(theta, prior_errors=np.full(theta.shape, error))
+    _, after = found(ClassPriors(theta, errors=np.full(theta.shape, error)))
     pairs = (
         (before.log_loss, after.log_loss),
         (before.brier, after.brier),

@@ -6,7 +6,7 @@ from populations import draw_counts
 
 from unbag.evaluation import LeftInverse
 from unbag.evaluation.variances import SAMPLINGS, BagSample, class_noise
-from unbag.priors import ClassPriors, PriorErrors
+from unbag.priors import ClassPriors, ShareErrors
 
 CLASS_COUNTS = np.array(
     [[50, 30, 20], [200, 250, 50], [300, 300, 600], [10, 10, 60], [100, 50, 50], [10, 100, 10]]
@@ -19,7 +19,8 @@ WEIGHTS = np.random.default_rng(0).normal(size=(5, 6, 3))
 
 
 def sample(sampling, held_out_share=None, errors=None):
-    return BagSample.of(PRIORS, SIZES, sampling, held_out_share, errors)
+    priors = PRIORS.with_errors(errors)
+    return BagSample.of(priors, SIZES, sampling, held_out_share)
 
 
 def draw_parts(share, repeats, rng):
@@ -92,7 +93,7 @@ def test_exact_counts_vary_less_and_not_at_all_for_a_perfect_model():
 @pytest.mark.parametrize("with_errors", [False, True])
 def test_variance_of_one_column_is_the_general_one(sampling, with_errors, held_out_share):
     rng = np.random.default_rng(0)
-    errors = PriorErrors(rng.uniform(0, 0.03, THETA.shape)) if with_errors else None
+    errors = ShareErrors.of(rng.uniform(0, 0.03, THETA.shape)) if with_errors else None
     bags = sample(sampling, held_out_share, errors)
     weights = np.zeros((6, 3))
     weights[:, 1] = rng.normal(size=6)
@@ -110,7 +111,7 @@ def test_variance_from_errors_of_the_priors_against_simulation():
         move = rng.normal(scale=0.004, size=THETA.shape)
         noisy = ClassPriors(THETA + move - move.mean(1, keepdims=True))
         estimates.append(pi @ np.diag(LeftInverse(noisy, SIZES).confusion(shares)))
-    errors = PriorErrors(np.full(THETA.shape, 0.004 * (2 / 3) ** 0.5))
+    errors = ShareErrors.of(np.full(THETA.shape, 0.004 * (2 / 3) ** 0.5))
     weights = LeftInverse(PRIORS, SIZES).weights(np.diag(pi))
     with_errors, without = (
         sample("iid", errors=e).variance(weights, CONFUSION) for e in (errors, None)

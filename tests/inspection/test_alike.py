@@ -6,7 +6,7 @@ from small_bags import rows_of
 
 from unbag.exceptions import InvalidInputError
 from unbag.inspection import alike, alike_test, inspect
-from unbag.priors import ClassPriors, non_square, symmetric
+from unbag.priors import ClassPriors, ShareErrors, non_square, symmetric
 
 
 def test_shifted_bags_are_found_and_named():
@@ -98,10 +98,10 @@ def test_known_errors_of_the_priors_are_no_alarm():
     X, bag = rows_of(true, 2000)
     wrong = np.random.default_rng(1).multinomial(100, true) / 100
     assert alike_test(X, bag, wrong).p_value < 1e-3
-    errors = np.sqrt(true * (1 - true) / 100)
-    assert 0.05 < alike_test(X, bag, wrong, prior_errors=errors).p_value < 0.999
+    told = ClassPriors(wrong, errors=ShareErrors.from_rows(100))
+    assert 0.05 < alike_test(X, bag, told).p_value < 0.999
     X[bag == 5] += 1
-    assert alike_test(X, bag, wrong, prior_errors=errors).p_value < 1e-3
+    assert alike_test(X, bag, told).p_value < 1e-3
 
 
 def test_as_many_columns_as_features_are_not_mixed():

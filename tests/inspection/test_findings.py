@@ -11,7 +11,7 @@ from unbag.priors import ClassPriors
 
 
 def test_the_report_reads_well():
-    text = str(inspect(TABLE, SIZES, prior_errors=np.full((4, 3), 0.01)))
+    text = str(inspect(ClassPriors.of(TABLE).with_errors(np.full((4, 3), 0.01)), SIZES))
     assert text.splitlines() == [
         "4 bags, 3 classes, 1,000 rows",
         "  rank of the shares       3 of 3",

@@ -1,6 +1,5 @@
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -56,15 +55,6 @@ def test_the_order_of_bags_does_not_matter(case, random):
         ({"test_prior": [0.5, 0.5]}, "test_prior must be 3 shares"),
         ({"level": 1.0}, r"level must be a number in \(0, 1\)"),
         ({"sampling": "free"}, "sampling must be one of 'iid', 'exact'"),
-        ({"prior_errors": [[0.1]]}, r"prior_errors must be of the priors' shape \(4, 3\)"),
-        ({"prior_errors": np.full((4, 3), -0.1)}, "finite and non-negative"),
-        ({"prior_errors": np.eye(4)[:, :3]}, "a single one in bag 'north', 'south', 'east'"),
-        ({"prior_errors": {"up": [0.1] * 3}}, "keyed by the priors' bags, got unknown 'up'"),
-        (
-            {"prior_errors": {bag: {"a": 0.1} for bag in TABLE}},
-            "prior_errors must be given for every class, got none for 'b', 'c'",
-        ),
-        ({"prior_errors": pl.DataFrame({"a": [0.1]})}, "a column 'bag'"),
     ],
 )
 def test_bad_input_says_what_is_wrong(arguments, message):

@@ -6,7 +6,7 @@ from small_bags import TABLE, THETA, quick, tables
 from unbag.evaluation import LeftInverse
 from unbag.inspection import inspect
 from unbag.inspection.precision import relative_sensitivity
-from unbag.priors import ClassPriors, PriorErrors
+from unbag.priors import ClassPriors, ShareErrors
 
 Z = 1.959964
 
@@ -88,8 +88,8 @@ def test_the_foreseen_effect_of_wrong_priors_is_the_simulated_one(survey):
             wrong = THETA * (1 + 0.01 * rng.standard_normal(THETA.shape))
             wrong /= wrong.sum(1, keepdims=True)
         moves.append(moved_accuracy(weights_of, THETA, wrong))
-    if survey:  # errors of unequal shares are not exactly as assumed
-        errors = PriorErrors(np.sqrt(THETA * (1 - THETA) / 2500))
+    if survey:
+        errors = ShareErrors.of(np.sqrt(THETA * (1 - THETA) / 2500))
         foreseen = errors.added_variance(weights_of(THETA)) ** 0.5
         assert foreseen == pytest.approx(np.std(moves), rel=0.2)
     else:
@@ -99,5 +99,5 @@ def test_the_foreseen_effect_of_wrong_priors_is_the_simulated_one(survey):
 
 def test_two_classes_make_the_effect_of_prior_errors_exact():
     weights, errors = np.array([[0.9, -0.4], [-0.4, 0.9]]), np.array([[0.02, 0.02], [0.0, 0.0]])
-    assert PriorErrors(errors).added_variance(weights) ** 0.5 == pytest.approx(0.02 * 1.3)
-    assert PriorErrors(np.zeros((2, 2))).added_variance(weights) == 0
+    assert ShareErrors.of(errors).added_variance(weights) ** 0.5 == pytest.approx(0.02 * 1.3)
+    assert ShareErrors.of(np.zeros((2, 2))).added_variance(weights) == 0

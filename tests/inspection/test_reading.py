@@ -7,7 +7,7 @@ from small_bags import SIZES, TABLE
 
 from unbag.exceptions import InvalidInputError
 from unbag.inspection import inspect
-from unbag.priors import symmetric
+from unbag.priors import ClassPriors, symmetric
 
 IN_ORDER = [100, 200, 300, 400]
 
@@ -41,8 +41,9 @@ ERRORS = np.arange(1, 13).reshape(4, 3) / 1000
     ids=["pandas", "polars", "dict", "dicts", "series"],
 )
 def test_every_source_of_prior_errors_gives_the_same(errors):
-    expected = inspect(TABLE, prior_errors=ERRORS).prior_error_half_width
-    assert inspect(TABLE, prior_errors=errors).prior_error_half_width == pytest.approx(expected)
+    table = ClassPriors.of(TABLE)
+    expected, result = (inspect(table.with_errors(e)) for e in (ERRORS, errors))
+    assert result.prior_error_half_width == pytest.approx(expected.prior_error_half_width)
 
 
 def test_ids_of_another_kind_are_hinted_at():

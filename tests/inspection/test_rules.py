@@ -3,6 +3,7 @@ import pytest
 from small_bags import SIZES, TABLE, THETA
 
 from unbag.inspection import inspect
+from unbag.priors import ClassPriors
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_without_rank_it_stops_and_says_what_would_help(priors, message):
 
 def test_prior_errors_bring_care_and_then_stop():
     def with_errors(size):
-        return inspect(TABLE, 3000, prior_errors=np.full((4, 3), size))
+        return inspect(ClassPriors.of(TABLE).with_errors(np.full((4, 3), size)), 3000)
 
     assert [with_errors(size).verdict for size in (0.005, 0.05, 0.2)] == ["go", "care", "stop"]
     care = with_errors(0.05)

@@ -102,7 +102,7 @@ def test_pandas_files_with_an_index(tmp_path):
         (
             "g,c,v\nx,yes,1\ny,yes,.5\ny,no,.5\n",
             "g",
-            "that are not in the file (1, such as bag 'x' and class 'no') are read as 0, because",
+            "that are not in the table (1, such as bag 'x' and class 'no') are read as 0, because",
         ),
         (
             "g,a,b\nx,30,70\ny,60,40\n",

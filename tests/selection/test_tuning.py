@@ -1,5 +1,7 @@
 """The search over methods and hyperparameters: on tiny models, but the whole way."""
 
+import itertools
+
 import numpy as np
 import optuna
 import pytest
@@ -197,32 +199,110 @@ def test_the_same_seed_gives_the_same_search(bags):
     assert float(one.evaluation.accuracy) == float(other.evaluation.accuracy)
 
 
-def test_a_killed_search_goes_on(bags, tmp_path, monkeypatch):
+class Killed(BaseException):
+    """Stands for SIGKILL."""
+
+
+WRITES = (
+    "create_new_trial",
+    "set_trial_param",
+    "set_trial_intermediate_value",
+    "set_study_user_attr",
+    "set_trial_state_values",
+    "set_trial_system_attr",
+)
+
+
+@pytest.fixture
+def killed_at(monkeypatch):
+    """Run a search that is killed before its nth change of the storage; tell whether it ended."""
+
+    def search(moment, *args, storage, **kwargs):
+        left, kind = [moment], type(optuna.storages.get_storage(storage))
+
+        def counted(inner):
+            def write(self, *given, **named):
+                left[0] -= 1
+                if left[0] < 0:
+                    raise Killed
+                return inner(self, *given, **named)
+
+            return write
+
+        with monkeypatch.context() as patched:
+            for name in WRITES:
+                patched.setattr(kind, name, counted(getattr(kind, name)))
+            try:
+                run(*args, storage=storage, **kwargs)
+            except Killed:
+                return False
+            return True
+
+    return search
+
+
+LONG = {"n_trials": 14, "at_once": 4}  # so that some are drawn by what came before
+
+
+@pytest.fixture(scope="module")
+def undisturbed(bags):
+    return run(bags, make(epochs=4), **LONG)
+
+
+def assert_same(one, other):
+    assert one.trials == other.trials
+    assert one.best_params == other.best_params
+    assert one.best_score == other.best_score
+    assert one.evaluation.to_dict() == other.evaluation.to_dict()
+
+
+@pytest.mark.parametrize("moments", [(3,), (18, 7), (47, 0, 22), (93,)], ids=str)
+def test_a_killed_search_ends_as_if_it_was_not_killed(
+    bags, tmp_path, killed_at, undisturbed, moments
+):
     storage = f"sqlite:///{tmp_path}/study.db"
-    calls = []
-    original = unbag.selection.tuning._Search.run
+    for moment in moments:
+        assert not killed_at(moment, bags, make(epochs=4), storage=storage, **LONG)
+    assert_same(run(bags, make(epochs=4), storage=storage, **LONG), undisturbed)
 
-    def run_twice(self, count, verbose):
-        if len(calls) == 1:
-            raise KeyboardInterrupt
-        calls.append(count)
-        original(self, count, verbose)
 
-    monkeypatch.setattr("unbag.selection.tuning._Search.run", run_twice)
-    with pytest.raises(KeyboardInterrupt):
-        run(bags, storage=storage)
-    counts = []
+@pytest.mark.slow
+def test_a_search_killed_at_any_moment_ends_as_if_it_was_not(
+    bags, tmp_path, killed_at, undisturbed
+):
+    for moment in itertools.count(step=4):
+        storage = f"sqlite:///{tmp_path}/{moment}.db"
+        if killed_at(moment, bags, make(epochs=4), storage=storage, **LONG):
+            break
+        assert_same(run(bags, make(epochs=4), storage=storage, **LONG), undisturbed)
+    assert moment > 80
 
-    def count_trials(self, count, verbose):
-        counts.append(count)
-        original(self, count, verbose)
 
-    monkeypatch.setattr("unbag.selection.tuning._Search.run", count_trials)
-    result = run(bags, storage=storage)
-    assert counts == [3]
-    assert sum(t["state"] in ("COMPLETE", "PRUNED") for t in result.trials) == 6
-    run(bags, storage=storage)
-    assert counts == [3]  # nothing was left to do
+def test_an_ended_search_is_not_done_again(bags, tmp_path, scored):
+    storage = f"sqlite:///{tmp_path}/study.db"
+    first = run(bags, storage=storage)
+    before = len(scored)
+    assert_same(run(bags, storage=storage), first)
+    assert len(scored) == before
+
+
+def test_trials_of_other_machines_are_left_to_them(bags, monkeypatch, tmp_path):
+    """What the address of a server leads to is a file here."""
+    storage = f"sqlite:///{tmp_path}/study.db"
+    inner = optuna.create_study
+    monkeypatch.setattr(
+        optuna, "create_study", lambda **given: inner(**{**given, "storage": storage})
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr("unbag.selection.tuning.fit_many", lambda *_, **__: stop())
+        with pytest.raises(Killed):
+            run(bags, storage="mysql://server/trials", n_trials=2, at_once=2)
+    result = run(bags, storage="mysql://server/trials", n_trials=2, at_once=2)
+    assert [trial["number"] for trial in result.trials] == [2, 3]
+
+
+def stop():
+    raise Killed
 
 
 def test_other_data_under_the_same_name_is_refused(bags, tmp_path):

@@ -406,20 +406,6 @@ def test_priors_of_too_low_a_rank_are_refused_before_training(folder, monkeypatc
         fit()
 
 
-def test_trials_that_never_ended_are_not_listed(folder, monkeypatch):
-    inner = unbag.workflow.training.tune
-
-    def with_running(*args, **kwargs):
-        result = inner(*args, **kwargs)
-        result.trials.append({"number": 1, "params": {}, "score": None, "state": "RUNNING"})
-        return result
-
-    monkeypatch.setattr("unbag.workflow.training.tune", with_running)
-    tune_files("rows.parquet", output="new", trials=1, **OPTIONS)
-    listed = json.loads((folder / "new" / "tuning.json").read_text())
-    assert [trial["number"] for trial in listed] == [0]
-
-
 def test_a_new_model_has_no_work_left(folder):
     train(folder, "new")
     assert not list(folder.glob(".*"))

@@ -10,7 +10,7 @@ from unbag.workflow.judging import REPORT
 __all__ = ["fit", "tune"]
 
 _OF_CLASSIFIER = (
-    *("method", "method_settings", "test_prior", "model", "depth", "width"),
+    *("method", "learner", "method_settings", "test_prior", "model", "depth", "width"),
     *("epochs", "batch_size", "precision", "device"),
 )
 _NOT_SEARCHED = ("dropout", "learning_rate", "weight_decay", "early_stopping", "n_iter_no_change")

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from unbag.estimator.classifier import UnbagClassifier
 from unbag.estimator.description import (
+    ERROR_FIELDS,
     FORMAT,
     FORMAT_VERSION,
     NO_SETTINGS,
@@ -42,7 +43,7 @@ from unbag.exceptions import InvalidInputError, ModelFolderError
 from unbag.identity import SKETCH_SIZE
 from unbag.methods import get_method
 from unbag.models import ModuleFactory, build_model
-from unbag.priors import ClassPriors, check_test_prior
+from unbag.priors import ClassPriors, ShareErrors, SharesOf, check_test_prior
 from unbag.tabular import TabularModel
 from unbag.training import PRECISIONS
 from unbag.validation import check_choice, invalid, shorten
@@ -179,7 +180,8 @@ class _Loading:
         network, k = self.given.network, len(self.classes)
         if isinstance(network, Module):
             return self._build_given(network, given)
-        options = msgspec.structs.asdict(network)
+        options = msgspec.to_builtins(network)
+        options.pop("kind")
         kind = str(network.__struct_config__.tag)
         if given is not None:
             got = type(given).__name__
@@ -228,9 +230,14 @@ class _Loading:
             raise invalid("module", "the module of this model", f"another: in the file, {problem}")
         k, m, f64 = len(self.classes), len(self.bags), torch.float64
         dtype = next(d for _, d in expected.values() if d.is_floating_point)
-        expected["priors"] = (m, k), f64
+        tables = {"priors": m}
         if isinstance(given.given_bags, Ids):
-            expected["given_priors"] = (len(given.given_bags.values), k), f64
+            tables["given_priors"] = len(given.given_bags.values)
+        for name, bags in tables.items():
+            fields = [f"{name}.{field}" for field in ERROR_FIELDS]
+            if set(fields) & self.tensors.shapes.keys():
+                expected |= dict.fromkeys(fields, ((bags, k), f64))
+            expected[name] = (bags, k), f64
         if given.scaler_rows is not None:
             d = math.prod(given.row_shape)
             expected |= {f"scaler.{name}": ((d,), f64) for name in ("mean", "scale", "var")}
@@ -305,8 +312,7 @@ class _Loading:
         check_choice("precision", settings.get("precision", "float32"), PRECISIONS)
         if settings.get("model") == "module":
             settings["model"] = module
-        if "loss" in not_saved:
-            settings["loss"] = NotSaved()
+        settings |= {name: NotSaved(name) for name in ("loss", "learner") if name in not_saved}
         if "random_state" in not_saved:
             settings["random_state"] = None
         if of_method:
@@ -318,8 +324,17 @@ class _Loading:
         check_test_prior(values, self.classes, name=name)
         return values
 
+    def _table(
+        self, arrays: Arrays, name: str, ids: Any, shares_of: SharesOf | None
+    ) -> ClassPriors:
+        errors = None
+        if f"{name}.{ERROR_FIELDS[0]}" in arrays:
+            errors = ShareErrors(*(arrays[f"{name}.{field}"].numpy() for field in ERROR_FIELDS))
+        shares = arrays[name].numpy()
+        return ClassPriors(shares, ids, self.classes, errors=errors, shares_of=shares_of)
+
     def _set_priors(self, clf: UnbagClassifier, arrays: Arrays) -> None:
-        clf.priors_ = ClassPriors(arrays["priors"].numpy(), self.bags, self.classes)
+        clf.priors_ = self._table(arrays, "priors", self.bags, self.given.shares_of)
         clf.classes_ = clf.priors_.classes
         clf.test_prior_ = self._shares("test_prior")
         clf.output_prior_ = self._shares("output_prior")
@@ -327,7 +342,7 @@ class _Loading:
             clf.test_prior = self._shares("given_test_prior")
         if isinstance(self.given.given_bags, Ids):
             ids = self.given.given_bags.array("given_bags")
-            clf.priors = ClassPriors(arrays["given_priors"].numpy(), ids, self.classes)
+            clf.priors = self._table(arrays, "given_priors", ids, self.given.given_shares_of)
         elif self.given.given_bags == "used":
             clf.priors = clf.priors_
         clf.calibration_ = None

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from unbag.estimator.classifier import UnbagClassifier
 from unbag.estimator.description import (
+    ERROR_FIELDS,
     FORMAT,
     FORMAT_VERSION,
     NO_SETTINGS,
@@ -42,12 +43,13 @@ from unbag.estimator.folder import (
 from unbag.estimator.loading import Arrays, load_model, logits_of, network_tensors
 from unbag.exceptions import ModelFolderError, NotSavedWarning
 from unbag.files import write_tensors
+from unbag.learners import STORED, LearnerModel
 from unbag.methods import Method
 from unbag.models import MLP, ResNet20
 from unbag.plain import to_plain
 from unbag.priors import ClassPriors, check_test_prior
-from unbag.schema import SchemaError
-from unbag.tabular import LearnerModel, TabularModel
+from unbag.schema import SchemaError, convert
+from unbag.tabular import TabularModel
 from unbag.validation import invalid, shorten
 
 __all__ = ["save_model", "unbag_version", "write_model"]
@@ -99,7 +101,7 @@ def _description(clf: UnbagClassifier) -> Description:
     given_bags: Any = None
     if clf.priors is not None:
         full = ClassPriors.of(clf.priors)
-        given_bags = "used" if _same(full, table) else Ids.of(full.bag_ids)
+        given_bags = "used" if full.equals(table) else Ids.of(full.bag_ids)
     names = getattr(clf, "feature_names_in_", None)
     prior = clf.test_prior
     if prior is not None:
@@ -120,6 +122,8 @@ def _description(clf: UnbagClassifier) -> Description:
         classes=Ids.of(clf.classes_),
         bags=Ids.of(table.bag_ids),
         given_bags=given_bags,
+        shares_of=table.shares_of,
+        given_shares_of=None if clf.priors is None else ClassPriors.of(clf.priors).shares_of,
         given_test_prior=None if prior is None else prior.tolist(),
         test_prior=clf.test_prior_.tolist(),
         output_prior=clf.output_prior_.tolist(),
@@ -134,15 +138,27 @@ def _description(clf: UnbagClassifier) -> Description:
         stop_reason=str(clf.stop_reason_),
         method=clf.method_,
         method_settings=to_plain(clf.settings_),
-        given_method_settings=(
-            to_plain(clf.method.settings) if isinstance(clf.method, Method) else None
-        ),
+        given_method_settings=_method_settings(clf.method, not_saved),
     )
 
 
-def _same(one: ClassPriors, other: ClassPriors) -> bool:
-    pairs = ((one.values, other.values), (one.bag_ids, other.bag_ids))
-    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
+def _method_settings(method: str | Method, not_saved: list[Any]) -> dict[str, Any] | None:
+    """Give the settings of a method that was given as an object, as plain values."""
+    if not isinstance(method, Method):
+        return None
+    settings = dict(method.settings)
+    if not isinstance(settings.get("learner"), str | None):
+        settings["learner"] = None
+        not_saved.append("learner")
+    return dict(to_plain(settings))
+
+
+def _tables(name: str, priors: ClassPriors) -> dict[str, Any]:
+    """Shares, with their errors if they have any."""
+    tables = {name: priors.values}
+    if priors.errors is not None:
+        tables |= {f"{name}.{field}": getattr(priors.errors, field) for field in ERROR_FIELDS}
+    return tables
 
 
 def _settings(clf: UnbagClassifier) -> tuple[dict[str, Any], list[Any]]:
@@ -178,9 +194,9 @@ def _network(module: nn.Module) -> Linear | Mlp | ResNet | Tabular | Module:
     if type(module) is TabularModel:
         for part in module.parts.values():
             if isinstance(part, LearnerModel):
-                allowed = "left out, for the trees of method='tables', to be saved without a pickle"
+                allowed = f"one that can be saved without a pickle ({STORED})"
                 raise invalid("learner", allowed, type(part.learner).__name__)
-        return Tabular(**module.sizes)
+        return convert({"kind": "tabular", "parts": module.sizes}, Tabular)
     state = module.state_dict()
     odd = [name for name, value in state.items() if not isinstance(value, Tensor)]
     if odd:
@@ -190,14 +206,14 @@ def _network(module: nn.Module) -> Linear | Mlp | ResNet | Tabular | Module:
 
 
 def _arrays(clf: UnbagClassifier) -> Arrays:
-    arrays: dict[str, Any] = {"priors": clf.priors_.values, "row_hashes": clf.row_hashes_}
+    arrays: dict[str, Any] = {"row_hashes": clf.row_hashes_, **_tables("priors", clf.priors_)}
     if clf.priors is not None:
         full = ClassPriors.of(clf.priors)
         if not np.array_equal(full.classes, clf.classes_):
             got = "others (it was set after fit)"
             raise invalid("priors", f"of the classes {shorten(clf.classes_)}", got)
-        if not _same(full, clf.priors_):
-            arrays["given_priors"] = full.values
+        if not full.equals(clf.priors_):
+            arrays |= _tables("given_priors", full)
     if clf.scaler_ is not None:
         for name in ("mean", "scale", "var"):
             arrays[f"scaler.{name}"] = getattr(clf.scaler_, f"{name}_")

@@ -22,9 +22,16 @@ from unbag.evaluation.variances import SAMPLINGS, BagSample
 from unbag.exceptions import InvalidInputError, TrainingRowsWarning
 from unbag.identity import hash_rows, identify, share_known
 from unbag.ids import id_array, index_ids, match_ids
-from unbag.priors import ClassPriors, PriorErrors, check_test_prior, match_bags
+from unbag.priors import ClassPriors, check_test_prior, match_bags
 from unbag.rows import check_rows
-from unbag.validation import as_float_array, check_choice, check_number, invalid, shorten
+from unbag.validation import (
+    as_float_array,
+    check_choice,
+    check_number,
+    invalid,
+    shorten,
+    warn_replaced,
+)
 
 __all__ = ["evaluate", "evaluate_predictions"]
 
@@ -70,8 +77,7 @@ def evaluate_predictions(
         in a census. The second has narrower intervals.
     inverse : {"size-weighted", "pseudo-inverse", "least-variance"}
     prior_errors : optional
-        Standard errors of the priors, which widen the intervals: an array of shape (M, K) in the
-        order of ``priors``, or a dict or DataFrame by bag and class.
+        Replaced by the ``errors`` of :class:`ClassPriors`.
     row_ids : array of shape (n,), optional
         The same id for rows that are the same record, in whatever bags: the variance is then
         clustered by record.
@@ -91,6 +97,9 @@ def evaluate_predictions(
     check_number("level", level, low=0, high=1, low_open=True, high_open=True)
     check_choice("sampling", sampling, SAMPLINGS)
     table = ClassPriors.of(priors)
+    if prior_errors is not None:
+        warn_replaced("prior_errors", "priors=ClassPriors.of(priors).with_errors(errors)")
+        table = table.with_errors(prior_errors)
     bag_index = table.encode(bag_ids)
     if len(bag_index) == 0:
         raise invalid("bag_ids", "ids of at least one row", "none")
@@ -100,19 +109,17 @@ def evaluate_predictions(
     if probabilities is not None:
         chances = check_probabilities(probabilities, len(bag_index), table.n_classes)
     predicted = _check_predictions(y_pred, chances, len(bag_index), table)
-    errors = None if prior_errors is None else PriorErrors.read(prior_errors, table)
     held_out = _check_held_out_share(held_out_share, sampling, table)
     costs = _check_cost(cost, table)
 
     rest, bag_index, present = table.with_rows(bag_index)
-    errors = None if errors is None else errors.subset(present)
     held_out = None if held_out is None else held_out[present]
     pi = None if test_prior is None else check_test_prior(test_prior, table.classes)
     clusters = None if row_ids is None else _check_clusters(row_ids, len(predicted))
     m, k = rest.n_bags, rest.n_classes
     table_of_counts = np.bincount(bag_index * k + predicted, minlength=m * k).reshape(m, k)
     rows = None if clusters is None else (predicted, bag_index, clusters)
-    sample = BagSample.of(rest, table_of_counts.sum(1), sampling, held_out, errors)
+    sample = BagSample.of(rest, table_of_counts.sum(1), sampling, held_out)
     core = Core(table_of_counts, rest, sample, pi, inverse, rows)
     z = float(stats.norm.ppf(0.5 + level / 2))
     overall = {name: core.overall(metric, z) for name, metric in OVERALL_METRICS.items()}
@@ -122,7 +129,7 @@ def evaluate_predictions(
     warning, note = beyond_limits_warning(accuracy, beyond), untestable_note(rest)
     extra = None
     if chances is not None:
-        extra = probability_metrics(chances, bag_index, rest, core.pi, level, clusters, errors)
+        extra = probability_metrics(chances, bag_index, rest, core.pi, level, clusters)
     return Evaluation(
         classes=table.classes,
         confusion=core.raw,

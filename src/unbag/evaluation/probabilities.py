@@ -9,7 +9,7 @@ from scipy import stats
 
 from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.inverses import LeftInverse
-from unbag.priors import ClassPriors, PriorErrors
+from unbag.priors import ClassPriors, ShareErrors
 from unbag.validation import as_float_array, check_number, detached, invalid
 
 __all__ = [
@@ -101,7 +101,6 @@ def probability_metrics(
     test_prior: _Floats,
     level: float,
     clusters: NDArray[np.int64] | None = None,
-    errors: PriorErrors | None = None,
 ) -> ProbabilityMetrics:
     r"""Estimate means of losses that depend on a row and its unknown class.
 
@@ -115,17 +114,15 @@ def probability_metrics(
     chances : array of shape (n, K)
     bag_index : integer array of shape (n,)
     priors : ClassPriors
-        Of bags that all have rows.
+        Of bags that all have rows; intervals allow for their errors.
     test_prior : array of shape (K,)
     level : float
     clusters : integer array of shape (n,), optional
         Record number of every row.
-    errors : PriorErrors, optional
-        Standard errors of Θ.
     """
     counts = np.bincount(bag_index, minlength=priors.n_bags).astype(np.float64)
     inverse = LeftInverse(priors, counts).matrix  # (K, M)
-    rows = _Rows(counts, bag_index, inverse, level, clusters, errors)
+    rows = _Rows(counts, bag_index, inverse, level, clusters, priors.errors)
     weights = inverse.T * test_prior  # (M, K)
     log_loss = rows.estimate(weights, -np.log(np.maximum(chances, _SMALLEST)))
     brier = rows.estimate(weights, (chances**2).sum(1, keepdims=True) - 2 * chances + 1)
@@ -142,7 +139,7 @@ class _Rows:
     inverse: _Floats  # (K, M)
     level: float
     clusters: NDArray[np.int64] | None
-    errors: PriorErrors | None
+    errors: ShareErrors | None
 
     def means(self, values: _Floats) -> _Floats:
         """Mean of values (n,) in every bag, (M,)."""

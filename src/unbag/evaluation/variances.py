@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unbag.priors import ClassPriors, PriorErrors
+from unbag.priors import ClassPriors, ShareErrors
 
 __all__ = ["SAMPLINGS", "BagSample", "class_noise"]
 
@@ -65,13 +65,13 @@ class BagSample:
         Rows of every bag, n.
     noise : array of shape (M,)
         What :func:`class_noise` gives.
-    errors : PriorErrors, optional
+    errors : ShareErrors, optional
     """
 
     theta: _Floats
     counts: _Floats
     noise: _Floats
-    errors: PriorErrors | None = None
+    errors: ShareErrors | None = None
 
     @classmethod
     def of(
@@ -80,11 +80,10 @@ class BagSample:
         counts: NDArray[np.generic],
         sampling: str = "iid",
         held_out_share: float | _Floats | None = None,
-        errors: PriorErrors | None = None,
     ) -> "BagSample":
-        """Describe bags by how their rows were drawn."""
+        """Describe bags by how their rows were drawn; errors are those of the priors."""
         rows = np.asarray(counts, dtype=np.float64)
-        return cls(priors.values, rows, class_noise(sampling, rows, held_out_share), errors)
+        return cls(priors.values, rows, class_noise(sampling, rows, held_out_share), priors.errors)
 
     def variance(self, weights: _Floats, confusion: _Floats) -> _Floats:
         r"""Variance of an estimate with weights W of the shares of predictions.

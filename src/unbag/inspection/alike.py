@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from unbag.priors import RANK_TOLERANCE, ClassPriors, PriorErrors
+from unbag.priors import RANK_TOLERANCE, ClassPriors, ShareErrors
 from unbag.rows import Rows, check_rows
-from unbag.validation import as_generator, check_choice, invalid
+from unbag.validation import as_generator, check_choice, invalid, warn_replaced
 
 __all__ = [
     "AlikeTest",
@@ -109,10 +109,10 @@ def alike_test(
     bag_ids
         (n,) bag of every row.
     priors
-        Class priors Θ, anything that :meth:`ClassPriors.of` takes.
+        Class priors Θ, anything that :meth:`ClassPriors.of` takes. What their errors add to the
+        residuals raises no alarm.
     prior_errors
-        Standard errors of the shares, (M, K) or by bag and class as a DataFrame or dict; what
-        they add to the residuals then raises no alarm.
+        Replaced by the ``errors`` of :class:`ClassPriors`.
     sampling
         "iid" for rows drawn at random, "exact" for bags whose class counts match the shares. The
         second needs full rank and not too noisy class means; otherwise the first is used, and
@@ -143,8 +143,10 @@ def alike_test(
     if len(index) != len(rows):
         raise invalid("bag_ids", f"of length {len(rows)}, one for each row of X", len(index))
     check_choice("sampling", sampling, ("iid", "exact"))
-    errors = None if prior_errors is None else PriorErrors.read(prior_errors, table)
-    result = run_test(rows, index, table, errors, sampling, random_state)
+    if prior_errors is not None:
+        warn_replaced("prior_errors", "priors=ClassPriors.of(priors).with_errors(errors)")
+        table = table.with_errors(prior_errors)
+    result = run_test(rows, index, table, table.errors, sampling, random_state)
     if isinstance(result, str):
         raise invalid("X", "rows that can be tested", result)
     return result
@@ -154,7 +156,7 @@ def run_test(
     rows: Rows,
     bag_index: Ints,
     table: ClassPriors,
-    errors: PriorErrors | None,
+    errors: ShareErrors | None,
     sampling: str,
     random_state: Any = 0,
 ) -> AlikeTest | str:
@@ -188,7 +190,7 @@ def no_spare_bag(n_bags: int, rank: int) -> str:
 
 
 def residual_test(
-    features: Floats, sizes: Ints, table: ClassPriors, errors: PriorErrors | None, sampling: str
+    features: Floats, sizes: Ints, table: ClassPriors, errors: ShareErrors | None, sampling: str
 ) -> AlikeTest:
     """Test whether means of whitened features, (n, d) bag by bag, are mixes of class means."""
     (n, d), n_bags = features.shape, len(sizes)

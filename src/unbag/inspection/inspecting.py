@@ -25,9 +25,9 @@ from unbag.inspection.geometry import (
 )
 from unbag.inspection.precision import even_confusion, relative_sensitivity
 from unbag.inspection.reading import read_bag_index, read_sizes
-from unbag.priors import ClassPriors, PriorErrors, check_test_prior, risk_weights
+from unbag.priors import ClassPriors, check_test_prior, risk_weights
 from unbag.rows import Rows, check_rows
-from unbag.validation import check_choice, check_number, invalid, shorten
+from unbag.validation import check_choice, check_number, invalid, shorten, warn_replaced
 
 __all__ = ["inspect"]
 
@@ -68,8 +68,7 @@ def inspect(
     test_prior
         Class shares π where the classifier will be used; the pooled prior by default.
     prior_errors
-        Standard errors of the shares: (M, K) in the order of the priors, or by bag and class as
-        a DataFrame or dict.
+        Replaced by the ``errors`` of :class:`ClassPriors`.
     sampling
         "iid" where rows were drawn at random, "exact" where class counts match the shares, as in a
         census or from :func:`unbag.make_bags`.
@@ -105,20 +104,20 @@ def inspect(
         raise invalid("priors", "of at least two classes", table.n_classes)
     check_number("level", level, low=0, high=1, low_open=True, high_open=True)
     check_choice("sampling", sampling, SAMPLINGS)
+    if prior_errors is not None:
+        warn_replaced("prior_errors", "priors=ClassPriors.of(priors).with_errors(errors)")
+        table = table.with_errors(prior_errors)
     rows, names, index, counts = _read_rows(sizes, X, bag_ids, table)
-    errors = None if prior_errors is None else PriorErrors.read(prior_errors, table)
 
     present = np.ones(table.n_bags, dtype=bool) if counts is None else counts > 0
     rest = table.subset(present)
     n = np.ones(rest.n_bags) if counts is None else counts[present].astype(np.float64)
     if index is not None:
         index = (np.cumsum(present) - 1)[index]
-    if errors is not None:
-        errors = errors.subset(present)
     pi = (
         rest.pooled(n) if test_prior is None else check_test_prior(test_prior, table.classes)
     )  # (K,)
-    alike, untested, one_valued = _look_at_rows(rows, names, index, rest, errors, sampling)
+    alike, untested, one_valued = _look_at_rows(rows, names, index, rest, sampling)
     findings = Findings(
         n_bags=rest.n_bags,
         n_classes=rest.n_classes,
@@ -132,7 +131,7 @@ def inspect(
         alike_untested=untested,
         bag_features=one_valued,
         **_geometry(rest, n),
-        **_precision(rest, n, pi, errors, sampling, level, known_sizes=counts is not None),
+        **_precision(rest, n, pi, sampling, level, known_sizes=counts is not None),
         **_sizes(rest, n, known=counts is not None),
     )
     verdict, reasons, notes = rules.judge(findings)
@@ -197,7 +196,6 @@ def _precision(
     table: ClassPriors,
     n: Floats,
     pi: Floats,
-    errors: PriorErrors | None,
     sampling: str,
     level: float,
     *,
@@ -221,12 +219,13 @@ def _precision(
     weights = LeftInverse(table, n).weights(np.diag(pi))  # (M, K)
     by_relative = relative_sensitivity(weights, table.values, rules.RELATIVE_ERROR)
     precision["relative_error_half_width"] = z * by_relative
-    if errors is not None:
-        precision["prior_error_half_width"] = z * float(errors.added_variance(weights)) ** 0.5
+    if table.errors is not None:
+        precision["prior_error_half_width"] = z * float(table.errors.added_variance(weights)) ** 0.5
     if known_sizes:
+        exact = ClassPriors(table.values)  # more rows do not help against errors of the shares
         confusion = even_confusion(table.n_classes, rules.ASSUMED_ACCURACY)
         variances = {
-            kind: float(BagSample.of(table, n, kind).variance(weights, confusion))
+            kind: float(BagSample.of(exact, n, kind).variance(weights, confusion))
             for kind in SAMPLINGS
         }
         precision["half_width"] = z * variances["iid"] ** 0.5
@@ -255,7 +254,6 @@ def _look_at_rows(
     names: tuple[str, ...] | None,
     index: Ints | None,
     table: ClassPriors,
-    errors: PriorErrors | None,
     sampling: str,
 ) -> tuple[AlikeTest | None, str | None, list[Any]]:
     """Test whether classes look alike, or say why not; list columns with one value in each bag."""
@@ -263,7 +261,7 @@ def _look_at_rows(
         if table.n_bags <= table.rank:
             return None, no_spare_bag(table.n_bags, table.rank), []
         return None, "no rows were given", []
-    result = run_test(rows, index, table, errors, sampling)
+    result = run_test(rows, index, table, table.errors, sampling)
     columns = _one_valued(rows, index, table)
     shown = [names[j] if names else j for j in columns]
     if isinstance(result, str):

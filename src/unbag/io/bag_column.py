@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from unbag.ids import check_length, natural_ids
 from unbag.io.column_types import empty_as_null, is_missing, is_text, plain_type
 from unbag.io.tables import TableFiles
-from unbag.io.text_ids import ids_from_text
+from unbag.text_ids import ids_from_text
 from unbag.validation import invalid
 
 __all__ = ["BagColumn", "bag_id_array"]

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset
 
-from unbag.io.text_ids import ids_from_text
+from unbag.text_ids import ids_from_text
 from unbag.validation import invalid, shorten
 
 __all__ = ["list_files", "partition_columns"]

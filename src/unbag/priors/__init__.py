@@ -4,17 +4,18 @@ The generators make the settings of the paper; :func:`risk_weights` turns Θ and
 into the weights W under which partial risks add up to the ordinary classification risk.
 """
 
-from unbag.priors.errors import PriorErrors, match_bags
+from unbag.priors.errors import ShareErrors, match_bags
 from unbag.priors.generators import asymmetric, non_square, perturb, symmetric
 from unbag.priors.shares import ILL_CONDITIONED, check_test_prior, prior_shift, risk_weights
-from unbag.priors.table import BAG_COLUMN, RANK_TOLERANCE, ClassPriors
+from unbag.priors.table import RANK_TOLERANCE, SHARES_OF, ClassPriors, SharesOf
 
 __all__ = [
-    "BAG_COLUMN",
     "ILL_CONDITIONED",
     "RANK_TOLERANCE",
+    "SHARES_OF",
     "ClassPriors",
-    "PriorErrors",
+    "ShareErrors",
+    "SharesOf",
     "asymmetric",
     "check_test_prior",
     "match_bags",

@@ -1,100 +1,176 @@
-"""Standard errors of class priors: one way to give them, and what they do to an estimate."""
+"""Errors of class shares: one way to give them, and what they do to an estimate."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from unbag.ids import id_array, index_ids, match_ids
-from unbag.priors.table import BAG_COLUMN, ClassPriors
-from unbag.validation import as_float_array, detached, invalid, is_frame, shorten
+from unbag.validation import as_float_array, check_number, detached, invalid, is_frame, shorten
 
-__all__ = ["PriorErrors", "match_bags"]
+if TYPE_CHECKING:
+    from unbag.priors.table import ClassPriors
 
+__all__ = ["GivenErrors", "ShareErrors", "match_bags"]
+
+BAG_COLUMN = "bag"  # where a DataFrame without an index keeps its bag ids
+_STEPS, _LARGEST_PART = 200, 0.99  # of the iteration for v, and of a class in it
 _Floats = NDArray[np.float64]
 
 
-class PriorErrors:
-    r"""Standard errors s of the shares Θ, and the variance that they add to an estimate.
+@dataclass(frozen=True, eq=False)
+class ShareErrors:
+    r"""How far the shares of each bag may be off.
 
-    The errors of a bag add up to 0, since its shares sum to 1. They are taken as independent but
-    for that, and scaled so that their sizes stay those given. An estimate that moves by
-    :math:`\sum_{mk} g_{mk} \, d\theta_{mk}` then has the added variance
+    ``ClassPriors(..., errors=...)`` makes it. Give that one of: :meth:`from_rows`,
+    :meth:`from_intervals`, :meth:`laplace`, :meth:`gaussian`, or standard errors by bag and class
+    (an array, dict or DataFrame).
 
-    .. math:: \sum_m \Bigl(1 - \sum_k q_{mk}^2\Bigr)^{-1}
-              \sum_k s_{mk}^2 (g_{mk} - \bar{g}_m)^2, \qquad
-              q_{mk} = \frac{s_{mk}^2}{\sum_j s_{mj}^2}, \quad
-              \bar{g}_m = \sum_k q_{mk} g_{mk}.
+    The shares of a bag are seen as independent numbers with variances v, from which the excess of
+    their sum over 1 is taken in the proportions t. To first order the covariance of the errors is
 
-    That is exact for two classes, and for shares counted in a sample if they are equal.
+    .. math:: \Sigma = \operatorname{diag}(v) - v t^\top - t v^\top + \Bigl(\sum_k v_k\Bigr)
+              t t^\top .
 
-    Parameters
-    ----------
-    errors : array of shape (M, K)
-        In a bag, either no share or at least two must have an error.
+    With v = θ / n and t = θ it is that of shares counted in n rows.
 
     Attributes
     ----------
-    weights : array of shape (M, K)
-        q; zeros for bags without errors.
     variances : array of shape (M, K)
-        s² / (1 − Σ_k q²).
+        v; zeros for bags whose shares are exact.
+    weights : array of shape (M, K)
+        t; each row sums to 1, or to 0 where shares are exact.
 
     Examples
     --------
-    >>> errors = PriorErrors(np.full((2, 2), 0.02))
-    >>> round(float(errors.added_variance(np.eye(2) / 2)) ** 0.5, 6)
-    0.014142
+    >>> from unbag.priors import ClassPriors
+    >>> theta = [[0.9, 0.1], [0.5, 0.5]]
+    >>> ClassPriors(theta, errors=ShareErrors.from_rows([101, 26])).errors.standard_errors
+    array([[0.03, 0.03],
+           [0.1 , 0.1 ]])
+    >>> ClassPriors(theta, errors=[[0.02, 0.02], [0, 0]]).errors.standard_errors
+    array([[0.02, 0.02],
+           [0.  , 0.  ]])
     """
 
-    weights: _Floats
     variances: _Floats
+    weights: _Floats
 
-    def __init__(self, errors: ArrayLike) -> None:
-        self.values = np.asarray(errors, dtype=np.float64)
-        square = self.values**2
-        total = square.sum(1, keepdims=True)
-        self.weights = square / np.where(total > 0, total, 1)
-        spread = 1 - (self.weights**2).sum(1, keepdims=True)  # (M, 1), above 0 with two errors
-        self.variances = square / np.where(total > 0, spread, 1)
+    @staticmethod
+    def from_rows(rows: Any) -> "GivenErrors":
+        """Shares that were counted in random samples of this many rows.
+
+        Parameters
+        ----------
+        rows : number, array of shape (M,), dict or Series by bag
+            At least 2; ``numpy.inf`` for a bag whose shares are exact.
+        """
+        return GivenErrors("rows", rows)
+
+    @staticmethod
+    def from_intervals(low: Any, high: Any, level: float = 0.95) -> "GivenErrors":
+        """Shares with an interval each; half its width is a multiple of the standard error.
+
+        Parameters
+        ----------
+        low, high : array of shape (M, K), dict or DataFrame by bag and class
+        level : float, default=0.95
+        """
+        check_number("level", level, low=0, high=1, low_open=True, high_open=True)
+        return GivenErrors("intervals", low, high, level)
+
+    @staticmethod
+    def gaussian(scale: Any) -> "GivenErrors":
+        """Shares to which normal noise of this standard deviation was added.
+
+        Parameters
+        ----------
+        scale : number, array of shape (M,) or (M, K), dict or Series by bag
+            In shares: noise that was added to counts is divided by the rows of the bag.
+        """
+        return GivenErrors("noise", scale)
+
+    @staticmethod
+    def laplace(scale: Any) -> "GivenErrors":
+        """Shares to which Laplace noise of this scale b was added; its variance is 2b².
+
+        Parameters
+        ----------
+        scale : number, array of shape (M,) or (M, K), dict or Series by bag
+            In shares: for counts of a bag of N rows, published with noise of scale 1/ε, it is
+            1/(εN).
+        """
+        return GivenErrors("noise", scale, factor=2.0)
 
     @classmethod
-    def read(cls, given: Any, table: ClassPriors) -> "PriorErrors":
-        """Read standard errors from an (M, K) array in the order of Θ, or by bag and class.
+    def of(cls, standard_errors: ArrayLike) -> "ShareErrors":
+        r"""Take standard errors s (M, K) alone.
 
-        By bag and class are: a dict of bag id to errors, or to a dict of class to error; a pandas
-        DataFrame (index = bag ids, columns = classes); a polars DataFrame with the bag ids in a
-        column "bag".
+        The errors are those of independent numbers whose sum is known:
 
-        Examples
-        --------
-        >>> table = ClassPriors.of({"a": {"yes": 0.3, "no": 0.7}, "b": {"yes": 0.6, "no": 0.4}})
-        >>> PriorErrors.read({"b": [0.02, 0.02], "a": [0.01, 0.01]}, table).values
-        array([[0.01, 0.01],
-               [0.02, 0.02]])
+        .. math:: s_k^2 = v_k (1 - t_k), \qquad t_k = \frac{v_k}{\sum_j v_j}
+
+        which is so for shares counted in a sample. Where no v solves this, as one s² exceeds
+        all others together, only their sum is kept.
         """
-        errors = _read_cells(given, table)
-        shape = table.values.shape
-        if errors.shape != shape:
-            raise invalid("prior_errors", f"of the priors' shape {shape}", errors.shape)
-        if not (np.isfinite(errors).all() and (errors >= 0).all()):
-            bad = errors[~(np.isfinite(errors) & (errors >= 0))]
-            raise invalid("prior_errors", "finite and non-negative", shorten(bad))
-        single = (errors > 0).sum(1) == 1
-        if single.any():
-            got = f"a single one in bag {shorten(table.bag_ids[single])}"
-            remedy = "the shares of a bag sum to 1, so one cannot be off alone."
-            allowed = "positive for no or several classes of a bag"
-            raise invalid("prior_errors", allowed, got, remedy)
-        return cls(errors)
+        square = np.asarray(standard_errors, dtype=np.float64) ** 2
+        total = square.sum(1, keepdims=True)
+        total = np.where(total > 0, total, 1)
+        t = square / total
+        for _ in range(_STEPS):
+            v = square / (1 - np.minimum(t, _LARGEST_PART))
+            t = v / np.maximum(v.sum(1, keepdims=True), total)
+        t /= np.maximum(t.sum(1, keepdims=True), 1e-300)
+        spread = 1 - (t**2).sum(1, keepdims=True)  # (M, 1)
+        return cls(t * np.where(square.any(1, keepdims=True), total / spread, 0), t)
 
-    def subset(self, bags: ArrayLike) -> "PriorErrors":
+    @property
+    def standard_errors(self) -> _Floats:
+        """Standard error of each share, (M, K)."""
+        v, t = self.variances, self.weights
+        return np.asarray(np.sqrt(v * (1 - 2 * t) + v.sum(1, keepdims=True) * t**2))
+
+    @property
+    def covariance(self) -> _Floats:
+        """Σ of each bag, (M, K, K)."""
+        v, t = self.variances, self.weights
+        crossed = v[:, :, None] * t[:, None, :]  # (M, K, K)
+        pairs = v.sum(1)[:, None, None] * t[:, :, None] * t[:, None, :]
+        return np.asarray(v[:, :, None] * np.eye(v.shape[1]) - crossed - crossed.mT + pairs)
+
+    def equivalent_rows(self, shares: _Floats) -> _Floats:
+        """Rows (M,) in which shares (M, K) would have to be counted to be as far off.
+
+        It is infinite for bags whose shares are exact. In bag m, a Dirichlet distribution of
+        parameters θ_mk times these rows says what the shares may be.
+        """
+        noise = (self.standard_errors**2).sum(1)
+        spread = (shares * (1 - shares)).sum(1)
+        # Shares of 0 and 1 with errors: as if one more row had been counted in each class.
+        spread = np.maximum(spread, noise)
+        return np.asarray(
+            np.divide(spread, noise, out=np.full(len(noise), np.inf), where=noise > 0)
+        )
+
+    def subset(self, bags: ArrayLike) -> "ShareErrors":
         """Keep some bags, by mask or by index."""
-        return PriorErrors(self.values[np.asarray(bags)])
+        keep = np.asarray(bags)
+        return ShareErrors(self.variances[keep], self.weights[keep])
+
+    def in_class_order(self, order: ArrayLike) -> "ShareErrors":
+        """Put the classes in another order, by index."""
+        k = np.asarray(order)
+        return ShareErrors(self.variances[:, k], self.weights[:, k])
 
     def added_variance(self, gradient: _Floats) -> _Floats:
-        """Variance from these errors of an estimate with derivatives g (..., M, K) by Θ."""
+        r"""Variance from these errors of an estimate with derivatives g (..., M, K) by Θ.
+
+        .. math:: \sum_m \sum_k v_{mk} (g_{mk} - \bar{g}_m)^2, \qquad
+                  \bar{g}_m = \sum_k t_{mk} g_{mk}
+        """
         mean = (self.weights * gradient).sum(-1, keepdims=True)
         return np.asarray((self.variances * (gradient - mean) ** 2).sum((-2, -1)))
 
@@ -104,8 +180,68 @@ class PriorErrors:
         crossed, squared = gradient @ self.variances.T, gradient**2 @ self.variances.T
         return np.asarray(np.maximum(squared - 2 * mean * crossed + mean**2 * total, 0))
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ShareErrors):
+            return NotImplemented
+        pairs = ((self.variances, other.variances), (self.weights, other.weights))
+        return all(np.array_equal(a, b) for a, b in pairs)
 
-def match_bags(name: str, keys: list[Any], table: ClassPriors) -> NDArray[np.int64]:
+    __hash__ = None  # type: ignore[assignment]  # equal by value, of arrays
+
+
+@dataclass(frozen=True, eq=False)
+class GivenErrors:
+    """Errors of shares as a user gives them, before they are matched to the bags and classes."""
+
+    kind: str  # "cells", "intervals", "rows" or "noise"
+    values: Any
+    high: Any = None
+    level: float = 0.95
+    factor: float = 1.0  # variance of the noise over its squared scale
+
+    def bind(self, table: "ClassPriors") -> ShareErrors:
+        """Match them to Θ, strictly by id."""
+        if self.kind == "rows":
+            rows = _by_bag("rows of the errors", self.values, table)
+            if not (rows >= 2).all():
+                few = shorten(rows[~(rows >= 2)])
+                raise invalid("rows of the errors", "at least 2 per bag", few)
+            # The divisor n - 1 makes the variances unbiased.
+            return ShareErrors(table.values / (rows[:, None] - 1), table.values.copy())
+        if self.kind == "noise":
+            scale = self.values
+            is_cells = np.ndim(scale) == 2 or is_frame(scale)
+            scale = read_cells(scale, table) if is_cells else _by_bag("errors", scale, table)
+            scale = _check_sizes(
+                scale if is_cells else np.repeat(scale[:, None], table.n_classes, 1)
+            )
+            return ShareErrors(self.factor * scale**2, table.values.copy())
+        errors = read_cells(self.values, table)
+        if self.kind == "intervals":
+            low, errors = errors, read_cells(self.high, table) - errors
+            errors = errors / (2 * float(stats.norm.ppf(0.5 + self.level / 2)))
+            if not (errors >= 0).all():
+                raise invalid("errors", "intervals with low <= high", shorten(low[~(errors >= 0)]))
+        return _from_standard_errors(_check_sizes(errors), table)
+
+
+def _from_standard_errors(errors: _Floats, table: "ClassPriors") -> ShareErrors:
+    single = (errors > 0).sum(1) == 1
+    if single.any():
+        got = f"a single one in bag {shorten(table.bag_ids[single])}"
+        remedy = "the shares of a bag sum to 1, so one cannot be off alone."
+        raise invalid("errors", "positive for no or several classes of a bag", got, remedy)
+    return ShareErrors.of(errors)
+
+
+def _check_sizes(errors: _Floats) -> _Floats:
+    right = np.isfinite(errors) & (errors >= 0)
+    if not right.all():
+        raise invalid("errors", "finite and non-negative", shorten(errors[~right]))
+    return errors
+
+
+def match_bags(name: str, keys: list[Any], table: "ClassPriors") -> NDArray[np.int64]:
     """Find where the entry of each bag is among the keys; bags and keys must be the same."""
     ids = id_array(name, keys)
     named = index_ids(name, ids)
@@ -121,42 +257,64 @@ def match_bags(name: str, keys: list[Any], table: ClassPriors) -> NDArray[np.int
     return np.argsort(codes)
 
 
-def _read_cells(given: Any, table: ClassPriors) -> _Floats:
-    """Numbers of a table by bag and class, in the order of Θ."""
+def _by_bag(name: str, given: Any, table: "ClassPriors") -> _Floats:
+    """(M,) numbers, from one for all, an array in the order of the bags, or by id."""
+    if hasattr(given, "keys"):
+        order = match_bags(name, list(given.keys()), table)
+        numbers = list(given.values()) if isinstance(given, Mapping) else given
+        return as_float_array(name, np.asarray(numbers), ndim=1)[order]
+    array = np.asarray(detached(name, given))
+    values = as_float_array(name, np.atleast_1d(array), ndim=1)
+    if array.ndim and len(values) != table.n_bags:
+        raise invalid(name, f"{table.n_bags} numbers, one for each bag", len(values))
+    return np.broadcast_to(values, (table.n_bags,)).copy()
+
+
+def read_cells(given: Any, table: "ClassPriors") -> _Floats:
+    """Numbers of a table by bag and class, in the order of Θ.
+
+    By bag and class are: a dict of bag id to numbers, or to a dict of class to number; a pandas
+    DataFrame (index = bag ids, columns = classes); a polars DataFrame with the bag ids in a column
+    "bag".
+    """
     if is_frame(given):
         if hasattr(given, "index"):
             bags, cells = given.index, given
         else:
             if BAG_COLUMN not in given.columns:
                 allowed = f"a DataFrame with an index of bag ids or a column {BAG_COLUMN!r}"
-                raise invalid("prior_errors", allowed, shorten(given.columns))
+                raise invalid("errors", allowed, shorten(given.columns))
             bags, cells = given[BAG_COLUMN], given.drop(BAG_COLUMN)
-        order = match_bags("prior_errors", list(bags), table)
+        order = match_bags("errors", list(bags), table)
         columns = _match_classes(list(cells.columns), table)
-        return as_float_array("prior_errors", cells.to_numpy(), ndim=2)[order][:, columns]
+        return as_float_array("errors", cells.to_numpy(), ndim=2)[order][:, columns]
     if isinstance(given, Mapping):
-        order = match_bags("prior_errors", list(given), table)
+        order = match_bags("errors", list(given), table)
         rows = [_read_row(list(given.values())[i], table) for i in order]
-        return as_float_array("prior_errors", rows, ndim=2)
-    return as_float_array("prior_errors", detached("prior_errors", given), ndim=2)
+        cells = as_float_array("errors", rows, ndim=2)
+    else:
+        cells = as_float_array("errors", detached("errors", given), ndim=2)
+    if cells.shape != table.values.shape:
+        raise invalid("errors", f"of the priors' shape {table.values.shape}", cells.shape)
+    return cells
 
 
-def _read_row(row: Any, table: ClassPriors) -> Any:
+def _read_row(row: Any, table: "ClassPriors") -> Any:
     """Put the standard errors of one bag in the order of the classes."""
     if not hasattr(row, "keys"):
-        return detached("prior_errors", row)
+        return detached("errors", row)
     values = list(row.values()) if isinstance(row, Mapping) else list(row)
     return [values[i] for i in _match_classes(list(row.keys()), table)]
 
 
-def _match_classes(keys: list[Any], table: ClassPriors) -> NDArray[np.int64]:
+def _match_classes(keys: list[Any], table: "ClassPriors") -> NDArray[np.int64]:
     """Find where the entry of each class is among the keys."""
-    index_ids("prior_errors", id_array("prior_errors", keys))  # refuses repeated ones
-    what, source = "keyed by the priors' classes", "prior_errors have"
-    codes = table.encode_classes("prior_errors", keys, what=what, source=source)
+    index_ids("errors", id_array("errors", keys))  # refuses repeated ones
+    what, source = "keyed by the priors' classes", "errors have"
+    codes = table.encode_classes("errors", keys, what=what, source=source)
     absent = np.delete(table.classes, codes)
     if len(absent):
-        raise invalid("prior_errors", "given for every class", f"none for {shorten(absent)}")
+        raise invalid("errors", "given for every class", f"none for {shorten(absent)}")
     return np.argsort(codes)
 
 

@@ -2,26 +2,31 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self, final
+from typing import Any, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unbag.exceptions import RankError
 from unbag.ids import IdIndex, id_array, index_ids, match_ids, natural_ids
+from unbag.priors.errors import GivenErrors, ShareErrors
+from unbag.priors.frames import read_frame
+from unbag.priors.units import refuse_totals, tell_unit
 from unbag.validation import (
     as_float_array,
+    check_choice,
     detached,
     invalid,
-    is_frame,
+    is_table,
     shorten,
 )
 
-__all__ = ["BAG_COLUMN", "RANK_TOLERANCE", "ClassPriors"]
+__all__ = ["RANK_TOLERANCE", "SHARES_OF", "ClassPriors", "SharesOf"]
 
 SUM_TOLERANCE = 1e-6  # shares written with seven digits still pass
 RANK_TOLERANCE = 1e-10  # relative to the largest singular value
-BAG_COLUMN = "bag"  # where a DataFrame without an index keeps its bag ids
+SharesOf = Literal["rows", "population"]
+SHARES_OF: tuple[SharesOf, ...] = ("rows", "population")
 
 
 @final
@@ -42,6 +47,14 @@ class ClassPriors:
         K class names; 0..K-1 by default.
     normalize
         Divide every row by its sum, for counts and percentages.
+    errors
+        How far the shares may be off: what a constructor of :class:`ShareErrors` gives, or
+        standard errors in shares: (M, K) in the order of ``values``, or by bag and class as a
+        dict or DataFrame. None where the shares are exact.
+    shares_of
+        "rows" where the shares are those of the very rows of the bags, as in a census;
+        "population" where the rows of a bag are a sample and the shares those of the population
+        it comes from; None where nobody knows. Intervals take None as "population".
 
     Examples
     --------
@@ -53,11 +66,17 @@ class ClassPriors:
     array([1, 1, 0])
     >>> priors.pooled([30, 10])
     array([0.6625, 0.3375])
+    >>> counted = ClassPriors([[0.8, 0.2], [0.25, 0.75]], errors=ShareErrors.from_rows(101))
+    >>> counted.errors.standard_errors.round(4)
+    array([[0.04  , 0.04  ],
+           [0.0433, 0.0433]])
     """
 
     values: NDArray[np.float64]
     bag_ids: NDArray[Any]
     classes: NDArray[Any]
+    errors: ShareErrors | None
+    shares_of: SharesOf | None
     _bag_index: IdIndex
     _class_index: IdIndex
 
@@ -68,6 +87,8 @@ class ClassPriors:
         classes: Iterable[Any] | None = None,
         *,
         normalize: bool = False,
+        errors: Any = None,
+        shares_of: SharesOf | None = None,
     ) -> None:
         shares = as_float_array("priors", detached("priors", values), ndim=2)  # (M, K)
         if shares.size == 0:
@@ -80,41 +101,71 @@ class ClassPriors:
             object.__setattr__(self, field, array)  # the way into a frozen dataclass
         object.__setattr__(self, "_bag_index", index)
         object.__setattr__(self, "_class_index", class_index)
+        if shares_of is not None:
+            check_choice("shares_of", shares_of, SHARES_OF)
+        object.__setattr__(self, "shares_of", shares_of)
+        object.__setattr__(self, "errors", self._bind(errors))
 
-    def _fingerprint_parts(self) -> list[NDArray[Any]]:
-        return [self.values, self.bag_ids, self.classes]
+    def _bind(self, errors: Any) -> ShareErrors | None:
+        """Match errors to the bags and classes; none at all where every one is zero."""
+        if errors is None:
+            return None
+        if not isinstance(errors, ShareErrors):
+            given = errors if isinstance(errors, GivenErrors) else GivenErrors("cells", errors)
+            errors = given.bind(self)
+        for array in (errors.variances, errors.weights):
+            if array.shape != self.values.shape:
+                raise invalid("errors", f"of the priors' shape {self.values.shape}", array.shape)
+            if not (np.isfinite(array).all() and (array >= 0).all()):
+                raise invalid("errors", "finite and non-negative", "others")
+            array.flags.writeable = False
+        return errors if errors.variances.any() else None
+
+    def _fingerprint_parts(self) -> list[Any]:
+        return [self.values, self.bag_ids, self.classes, self.errors, self.shares_of]
 
     @classmethod
     def of(cls, priors: Any, *, normalize: bool = False) -> Self:
         """Read class priors from whatever holds them.
 
         That is ClassPriors (returned as they are); an (M, K) array, for bag ids 0..M-1; a dict of
-        bag id to shares, or of bag id to a dict of class to share; a pandas DataFrame (index = bag
-        ids, columns = classes); or a polars DataFrame with the bag ids in a column "bag".
+        bag id to shares, or of bag id to a dict of class to share; a table of pandas (index = bag
+        ids, columns = classes); or any table with a column of bag ids, of polars, Arrow or pandas,
+        in the wide or the long form that :func:`unbag.io.read_priors` describes.
+
+        The numbers may be shares, percent or counts, and rounded, as in a file. With ``normalize``
+        every row is divided by its sum, whatever that is.
 
         Examples
         --------
-        >>> ClassPriors.of({"a": {"yes": 0.3, "no": 0.7}, "b": {"yes": 0.6, "no": 0.4}})
-        ClassPriors(2 bags, 2 classes)
+        >>> ClassPriors.of({"a": {"yes": 30, "no": 70}, "b": {"yes": 60, "no": 40}}).values
+        array([[0.3, 0.7],
+               [0.6, 0.4]])
         """
         if isinstance(priors, cls):
             return priors
         if isinstance(priors, Mapping):
-            table, classes = _read_mapping(priors)
-            return cls(table, list(priors), classes, normalize=normalize)
-        if not is_frame(priors):
-            return cls(priors, normalize=normalize)
-        has_column = BAG_COLUMN in list(priors.columns)
-        if hasattr(priors, "index"):
-            if has_column:
-                remedy = f"use priors.set_index({BAG_COLUMN!r})."
-                raise invalid("priors", "indexed by bag id", f"a column {BAG_COLUMN!r}", remedy)
-            return cls(priors.to_numpy(), priors.index, priors.columns, normalize=normalize)
-        if not has_column:
-            allowed = f"a DataFrame with an index of bag ids or a column {BAG_COLUMN!r}"
-            raise invalid("priors", allowed, f"only the columns {shorten(priors.columns)}")
-        shares = priors.drop(BAG_COLUMN)
-        return cls(shares.to_numpy(), priors[BAG_COLUMN], shares.columns, normalize=normalize)
+            values, classes = _read_mapping(priors)
+            return cls._of_values(values, list(priors), classes, normalize)
+        if getattr(getattr(priors, "index", None), "nlevels", 1) == 2:  # such as sizes of groups
+            priors = priors.reset_index().set_axis(["bag", "class", "value"], axis=1)
+        if not is_table(priors):
+            return cls._of_values(priors, None, None, normalize)
+        table = read_frame(priors, any_sums=normalize)
+        return cls(table.values, table.bag_ids, table.classes, normalize=True)
+
+    @classmethod
+    def _of_values(
+        cls, values: Any, bag_ids: Any, classes: list[Any] | None, normalize: bool
+    ) -> Self:
+        """Read numbers whose bags and classes are known, and tell what they are."""
+        numbers = as_float_array("priors", detached("priors", values), ndim=2)  # (M, K)
+        priors = cls(numbers, bag_ids, classes, normalize=True)
+        if not normalize and np.abs(numbers.sum(axis=1) - 1).max() > SUM_TOLERANCE:
+            ids = priors.bag_ids.tolist()
+            refuse_totals(numbers, ids, priors.classes.tolist())
+            tell_unit(numbers, ids, percent_signs=False)
+        return priors
 
     @property
     def n_bags(self) -> int:
@@ -209,7 +260,33 @@ class ClassPriors:
     def subset(self, bags: ArrayLike) -> "ClassPriors":
         """Keep some bags, by mask or by index."""
         keep = np.asarray(bags)
-        return ClassPriors(self.values[keep], self.bag_ids[keep], self.classes)
+        errors = None if self.errors is None else self.errors.subset(keep)
+        values, ids = self.values[keep], self.bag_ids[keep]
+        return ClassPriors(values, ids, self.classes, errors=errors, shares_of=self.shares_of)
+
+    def in_class_order(self, order: ArrayLike) -> "ClassPriors":
+        """Put the classes in another order, by index."""
+        k = np.asarray(order)
+        errors = None if self.errors is None else self.errors.in_class_order(k)
+        values, names = self.values[:, k], self.classes[k]
+        return ClassPriors(values, self.bag_ids, names, errors=errors, shares_of=self.shares_of)
+
+    def with_errors(self, errors: Any = None, shares_of: SharesOf | None = None) -> "ClassPriors":
+        """Say how far the shares may be off, and of what they are; None leaves what is known."""
+        return ClassPriors(
+            self.values,
+            self.bag_ids,
+            self.classes,
+            errors=self.errors if errors is None else errors,
+            shares_of=self.shares_of if shares_of is None else shares_of,
+        )
+
+    def equals(self, other: "ClassPriors") -> bool:
+        """Whether bags, classes, shares, their errors and what they are of are all the same."""
+        arrays = ("values", "bag_ids", "classes")
+        pairs = [(getattr(self, name), getattr(other, name)) for name in arrays]
+        same = all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
+        return same and self.errors == other.errors and self.shares_of == other.shares_of
 
     def pooled(self, counts: ArrayLike) -> NDArray[np.float64]:
         """Mix the bags: p = Σ_m (n_m/n) θ_m, for (M,) counts or sums of row weights n_m."""
@@ -221,12 +298,18 @@ class ClassPriors:
         pooled: NDArray[np.float64] = sizes @ self.values / sizes.sum()  # (K,)
         return pooled
 
-    def __reduce__(self) -> tuple[type["ClassPriors"], tuple[NDArray[Any], ...]]:
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         # Copies and pickles go through the constructor, which makes their arrays read-only too.
-        return ClassPriors, (self.values, self.bag_ids, self.classes)
+        return _again, (self.values, self.bag_ids, self.classes, self.errors, self.shares_of)
 
     def __repr__(self) -> str:
         return f"ClassPriors({self.n_bags} bags, {self.n_classes} classes)"
+
+
+def _again(
+    values: Any, bag_ids: Any, classes: Any, errors: Any, shares_of: SharesOf | None
+) -> ClassPriors:
+    return ClassPriors(values, bag_ids, classes, errors=errors, shares_of=shares_of)
 
 
 def _names(name: str, given: Any, count: int) -> tuple[NDArray[Any], IdIndex]:

@@ -1,7 +1,7 @@
 """Search over methods and hyperparameters without a label, by Optuna on the stacked engine."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,8 @@ SCORERS: dict[str, Callable[[Any, Any, Any], float]] = {
     "likelihood": likelihood_scorer,
 }
 _OF_METHOD = "method__"  # before the settings of methods
+_FIRST_LOOK = 0.25  # of the epochs, after which a trial may be given up
+_ROUND = "outcomes of the round from trial "  # before the number of its first trial
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +55,8 @@ class TuningResult:
     evaluation : Evaluation
         Of that estimator on rows that neither trained nor chose anything.
     trials : list of dict
-        ``number``, ``params``, ``score`` (None where pruned or failed) and ``state`` of each trial.
+        ``number``, ``params``, ``score`` (None where pruned or failed) and ``state`` of each trial
+        that ended.
     training, held_out : Bags
         The rows that the estimator was fitted on, and those that it was evaluated on.
     """
@@ -109,7 +112,8 @@ def tune(
         Shares of the rows.
     storage : str or None
         Address of an Optuna storage: a SQLite file by default, a database server for several
-        machines, None for memory only. A search that was killed goes on from it.
+        machines, None for memory only. A search that was killed goes on from it. With a file, which
+        serves one search at a time, its result is that of one that was not killed.
     study_name : str, optional
         By default a name made from the data and the search, so that others never meet.
     at_once : int, default=8
@@ -122,10 +126,13 @@ def tune(
     TuningResult
     """
     optuna: Any = import_optional("optuna", "tune")
+    from unbag.selection.sampling import CountedSampler  # it needs optuna
+
     space = _check_search(DEFAULT_SEARCH if search is None else search, estimator)
     check_choice("scoring", scoring, SCORERS)
     check_number("n_trials", n_trials, low=1, integer=True)
     check_number("at_once", at_once, low=1, integer=True)
+    check_number("random_state", random_state, low=0, integer=True)
     for name, size in (("validation_size", validation_size), ("evaluation_size", evaluation_size)):
         check_number(name, size, low=0, high=1, low_open=True, high_open=True)
     if validation_size + evaluation_size >= 1:
@@ -146,7 +153,7 @@ def tune(
             study_name=study_name or f"unbag-{digest[:12]}",
             direction="maximize",
             load_if_exists=True,
-            sampler=optuna.samplers.TPESampler(seed=random_state, constant_liar=True),
+            sampler=CountedSampler(random_state),
             pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0),
         )
     except Exception as error:  # noqa: BLE001 — every kind of storage has its errors
@@ -158,6 +165,9 @@ def tune(
         raise InvalidInputError(message)
     study.set_user_attr("fingerprint", digest)
     searching = _Search(optuna, study, space, estimator, parts, SCORERS[scoring], random_state)
+    searching.settle()
+    is_shared = isinstance(storage, str) and not storage.startswith("sqlite")
+    searching.abandoned = [] if is_shared else searching.running()
     while (missing := n_trials - searching.n_done()) > 0:
         searching.run(min(at_once, missing), verbose)
 
@@ -182,6 +192,7 @@ def tune(
                 "state": t.state.name,
             }
             for t in study.trials
+            if t.state.is_finished()
         ],
         training=both,
         held_out=untouched,
@@ -196,7 +207,12 @@ class _Part:
 
 @dataclass
 class _Search:
-    """Trials of a study, several at a time."""
+    """Trials of a study, in rounds of several at a time.
+
+    A round is drawn, trained, and its outcomes are kept at once, before the study is told of the
+    first. So a search that is killed has a round whole or not at all, and the trials of a round
+    that never ended are taken up again, with the numbers and the settings that they have.
+    """
 
     optuna: Any
     study: Any
@@ -205,10 +221,15 @@ class _Search:
     parts: tuple[_Part, ...]
     scorer: Callable[[Any, Any, Any], float]
     seed: int
+    abandoned: list[Any] = field(default_factory=list)  # trials that a killed process began
 
     def n_done(self) -> int:
         """Trials that ended; those of a killed process stay open and are not counted."""
         return sum(t.state.is_finished() for t in self.study.trials)
+
+    def running(self) -> list[Any]:
+        """Trials that were begun and have not ended."""
+        return [t for t in self.study.trials if t.state == self.optuna.trial.TrialState.RUNNING]
 
     def make(self, params: Mapping[str, Any]) -> UnbagClassifier:
         """Return the estimator of a trial."""
@@ -216,31 +237,52 @@ class _Search:
         made.set_params(**params, random_state=self.seed)
         return made
 
-    def run(self, count: int, verbose: bool) -> None:
-        """Ask for trials, train them for a quarter of their epochs, then the survivors whole.
+    def settle(self) -> None:
+        """Tell the study the outcomes that are kept, where it was not told before a kill."""
+        for name, outcomes in self.study.user_attrs.items():
+            if name.startswith(_ROUND):
+                self._tell(outcomes)
 
-        The first of all is the estimator as it was given.
-        """
-        known = any(t.state.is_finished() and not t.params for t in self.study.trials)
-        asked = [self.study.ask() for _ in range(count)]
-        drawn = [{} if i == 0 and not known else self._suggest(t) for i, t in enumerate(asked)]
-        candidates = [(t, self.make(own)) for t, own in zip(asked, drawn, strict=True)]
+    def run(self, count: int, verbose: bool) -> None:
+        """Ask for trials, train them for a quarter of their epochs, then the survivors whole."""
+        states = self.optuna.trial.TrialState
+        asked = [self._next_trial() for _ in range(count)]
+        outcomes: dict[int, tuple[str, float | None]] = {}
         survivors = []
-        for trial, score in self._scores(candidates, 0.25, verbose):
+        for trial, score in self._scores(
+            [(t, self.make(t.params)) for t in asked], _FIRST_LOOK, verbose
+        ):
             if score is None:
-                self.study.tell(trial, state=self.optuna.trial.TrialState.FAIL)
-                continue
+                outcomes[trial.number] = states.FAIL.name, None
+            elif self._is_given_up(trial, score):
+                outcomes[trial.number] = states.PRUNED.name, None
+            else:
+                survivors.append((trial, self.make(trial.params)))
+        for trial, score in self._scores(survivors, 1.0, verbose):
+            state = states.FAIL if score is None else states.COMPLETE
+            outcomes[trial.number] = state.name, score
+        self.study.set_user_attr(f"{_ROUND}{asked[0].number}", outcomes)
+        self._tell(outcomes)
+
+    def _next_trial(self) -> Any:
+        """Draw the settings of a trial; the first of all is the estimator as it was given."""
+        if self.abandoned:
+            trial = self.optuna.trial.Trial(self.study, self.abandoned.pop(0)._trial_id)
+        else:
+            trial = self.study.ask()
+        if trial.number > 0:
+            self._suggest(trial)
+        return trial
+
+    def _is_given_up(self, trial: Any, score: float) -> bool:
+        if not self.study.trials[trial.number].intermediate_values:  # else told before a kill
             trial.report(score, step=0)
-            if trial.params and trial.should_prune():
-                self.study.tell(trial, state=self.optuna.trial.TrialState.PRUNED)
-            else:
-                survivors.append(trial)
-        whole = [(trial, self.make(trial.params)) for trial in survivors]
-        for trial, score in self._scores(whole, 1.0, verbose):
-            if score is None:
-                self.study.tell(trial, state=self.optuna.trial.TrialState.FAIL)
-            else:
-                self.study.tell(trial, score)
+        return bool(trial.params) and trial.should_prune()
+
+    def _tell(self, outcomes: Mapping[Any, tuple[str, float | None]]) -> None:
+        for number, (state, score) in outcomes.items():
+            told = self.optuna.trial.TrialState[state]
+            self.study.tell(int(number), score, state=told, skip_if_finished=True)
 
     def _scores(
         self, candidates: Sequence[tuple[Any, UnbagClassifier]], share: float, verbose: bool
@@ -264,22 +306,21 @@ class _Search:
             scores.append((trial, score if score is None or np.isfinite(score) else None))
         return scores
 
-    def _suggest(self, trial: Any) -> dict[str, Any]:
+    def _suggest(self, trial: Any) -> None:
         """Draw settings; those of other methods than the one drawn are left alone."""
-        drawn: dict[str, Any] = {}
         method = self.estimator.method
         for name, values in sorted(self.space.items(), key=lambda item: item[0] != "method"):
             if name.startswith(_OF_METHOD) and name not in _settings_of(method):
                 continue
             if isinstance(values, list):
-                drawn[name] = trial.suggest_categorical(name, values)
+                drawn = trial.suggest_categorical(name, values)
             else:
                 low, high = values[:2]
                 whole = isinstance(low, int) and isinstance(high, int)
                 suggest = trial.suggest_int if whole else trial.suggest_float
-                drawn[name] = suggest(name, low, high, log=len(values) == 3)
-            method = drawn.get("method", method)
-        return drawn
+                drawn = suggest(name, low, high, log=len(values) == 3)
+            if name == "method":
+                method = drawn
 
 
 def _check_search(search: Mapping[str, Any], estimator: UnbagClassifier) -> dict[str, Any]:

@@ -302,4 +302,4 @@ def _in_order_of(clf: UnbagClassifier, given: ClassPriors) -> ClassPriors:
     if sorted(names) != sorted(has):
         raise invalid("priors", f"of the classes {shorten(clf.classes_)}", shorten(given.classes))
     order = np.array([has.index(name) for name in names])
-    return ClassPriors(given.values[:, order], given.bag_ids, clf.classes_)
+    return given.in_class_order(order)

@@ -292,8 +292,8 @@ class _Run:
             INSPECTION: self.inspection.to_dict(),
             EVALUATION: None if evaluation is None else evaluation.to_dict(),
         }
-        if tuning is not None:  # trials of a run that was killed never ended
-            results[_TRIALS] = [trial for trial in tuning.trials if trial["state"] != "RUNNING"]
+        if tuning is not None:
+            results[_TRIALS] = tuning.trials
         output = Path(self.arguments["output"])
         with staged(output, _RESULTS) as folder:
             write_model(clf, folder)

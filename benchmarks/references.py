@@ -1,6 +1,6 @@
 """What other people would use on a table with bags, in a few lines each.
 
-Every function takes a :class:`~study.checks.bagged_tables.Cell` and a seed, and returns class
+Every function takes a ``Cell`` of ``bagged_tables.py`` and a seed, and returns class
 probabilities of the test rows. The networks have two hidden layers of 64 units.
 
 - ``majority``: the class shares of all rows in bags.
@@ -31,7 +31,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from study.checks.bagged_tables import Cell
+from bagged_tables import Cell
 
 __all__ = ["SUPERVISED", "UNSUPERVISED"]
 

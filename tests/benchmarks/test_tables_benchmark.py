@@ -1,14 +1,19 @@
 """The benchmark on real tables, with made-up tables in their place: nothing is downloaded."""
 
+import functools
 import json
 
 import numpy as np
 import pandas
 import pytest
+import torch
 
+import bagged_tables
+import references
+import script
+import tables
 import unbag
-from study.checks import __main__ as command
-from study.checks import bagged_tables, real_tables, references
+from unbag.methods import Tables
 
 
 @pytest.fixture(autouse=True)
@@ -28,15 +33,13 @@ def made_up(monkeypatch):
         frame.loc[30:32, "class"] = "rare"
         return frame
 
-    tables = {
+    listed = {
         "first": ("one", "first", "class", ["name"], "district"),
         "second": ("another", "second", "class", ["name"], None),
     }
-    monkeypatch.setattr(bagged_tables, "_TABLES", tables)
+    monkeypatch.setattr(bagged_tables, "_TABLES", listed)
     monkeypatch.setattr(bagged_tables, "_read", read)
-    halves = {"build": ("second",), "judge": ("first",)}
-    monkeypatch.setattr(bagged_tables, "HALVES", halves)
-    monkeypatch.setattr(real_tables, "HALVES", halves)
+    monkeypatch.setattr(tables, "SPLIT", {"build": ("second",), "judge": ("first",)})
     bagged_tables.load.cache_clear()
     yield
     bagged_tables.load.cache_clear()
@@ -118,27 +121,28 @@ class TestMeasuring:
             fits.append((method, len(cell.theta), seed))
             return {"error": 0.25, "seconds": 1.0}
 
-        monkeypatch.setattr(real_tables, "run", fit)
+        monkeypatch.setattr(tables, "run", fit)
         return fits
 
     def test_a_run_that_was_stopped_goes_on(self, fits, tmp_path, monkeypatch):
         file = tmp_path / "record.jsonl"
-        for _, record in zip(range(7), real_tables.measure(seeds=1), strict=False):
-            command.write(file, record)
-        assert len(fits) == 7
-        monkeypatch.setattr(command, "NAMES", ("real_tables",))
-        command.main(["real_tables", "--seeds", "1", "--record", str(file)])
-        assert len(fits) == 4 * len(real_tables._ORDER)
-        assert len(command.read(file)["runs"]) == len(fits)
+        for _, record in zip(range(2), tables.measure(None, 1, ["first"]), strict=False):
+            script.write(file, record)
+        assert len(fits) == 2 * len(tables._ORDER)
+        monkeypatch.setattr("sys.argv", ["tables.py", "--record", str(file)])
+        measure = functools.partial(tables.measure, tables=["first"])
+        script.run_script("", measure, lambda record: f"{len(record['runs'])} runs", seeds=1)
+        assert len(fits) == 4 * len(tables._ORDER)
+        assert len(script.read(file)["runs"]) == len(fits)
 
-    def test_a_half_without_groups_has_three_kinds(self):
-        *_, record = real_tables.measure(half="build", seeds=2)
-        assert len(record["runs"]) == 2 * 3 * len(real_tables._ORDER)
+    def test_a_table_without_groups_has_three_kinds(self):
+        *_, record = tables.measure(None, 2, ["second"])
+        assert len(record["runs"]) == 2 * 3 * len(tables._ORDER)
 
     def test_a_record_of_another_machine_is_not_continued(self):
-        record = next(real_tables.measure())
+        record = next(tables.measure(None, 1, ["first"]))
         with pytest.raises(ValueError, match="other hardware"):
-            next(real_tables.measure(record | {"hardware": "abacus"}))
+            next(tables.measure(record | {"hardware": "abacus"}))
 
 
 def test_a_run_says_what_was_chosen_or_why_it_failed(monkeypatch):
@@ -147,6 +151,7 @@ def test_a_run_says_what_was_chosen_or_why_it_failed(monkeypatch):
         if self.method == "u-prr":
             raise ValueError("too few bags")
         self.method_, self.stop_reason_ = "tables", "All is well."
+        self.module_ = torch.nn.Identity()
         return self
 
     def predict_proba(self, rows):
@@ -156,10 +161,19 @@ def test_a_run_says_what_was_chosen_or_why_it_failed(monkeypatch):
     monkeypatch.setattr(unbag.UnbagClassifier, "fit", fit)
     monkeypatch.setattr(unbag.UnbagClassifier, "predict_proba", predict_proba)
     cell = bagged_tables.draw("first", "random", 0)
-    done = real_tables.run("auto", cell, 0)
+    done = tables.run("auto", cell, 0)
     assert (done["chosen"], done["reason"]) == ("tables", "All is well.")
     assert done["error"] == pytest.approx((cell.y_test != 1).mean(), abs=1e-5)
-    assert real_tables.run("u-prr", cell, 0) == {"failed": "too few bags"}
+    assert tables.run("u-prr", cell, 0) == {"failed": "too few bags"}
+
+
+def test_a_run_tells_the_errors_of_what_was_mixed():
+    cell = bagged_tables.draw("first", "random", 0)
+    clf = unbag.UnbagClassifier(cell.theta, Tables(rounds=1, trees=5), random_state=0)
+    told = tables._parts(clf.fit(cell.X, cell.bag), cell)
+    assert {"shares", "forest", "boosting"} <= told["parts"].keys() == told["weights"].keys()
+    assert max(told["parts"].values()) < 0.2
+    assert sum(told["weights"].values()) == pytest.approx(1, abs=1e-3)
 
 
 def test_tables_of_a_record(tmp_path):
@@ -179,12 +193,12 @@ def test_tables_of_a_record(tmp_path):
         for method, by_seed in errors.items()
         for seed, error in enumerate(by_seed)
     ]
-    record = {"date": "today", "halves": {"build": ["second"], "judge": ["first"]}, "runs": runs}
+    record = {"date": "today", "split": {"build": ["second"], "judge": ["first"]}, "runs": runs}
     file = tmp_path / "record.jsonl"
-    command.write(file, record)
+    script.write(file, record)
     assert len(file.read_text().splitlines()) == 1 + len(runs)
-    assert json.loads(file.read_text().splitlines()[0])["halves"] == record["halves"]
-    shown = real_tables.table(command.read(file))
+    assert json.loads(file.read_text().splitlines()[0])["split"] == record["split"]
+    shown = tables.table(script.read(file))
     assert "Tables to judge by" in shown
     assert "to build" not in shown
     # Nothing can be gained in the third cell, so two tell of the gain: 0 and half of it are lost.
@@ -195,7 +209,7 @@ def test_tables_of_a_record(tmp_path):
 
 def test_the_split_is_that_of_the_hashes(monkeypatch):
     monkeypatch.undo()
-    build, judge = bagged_tables.HALVES.values()
+    build, judge = bagged_tables.SPLIT.values()
     order = sorted(bagged_tables._TABLES, key=bagged_tables._by_hash)
-    assert [*build, *judge] == order[:24]
-    assert (build[0], judge[0], order[24]) == ("oj", "spambase", "wa_churn")
+    assert [*build, *judge] == order
+    assert (build[0], build[12], judge[0], len(judge)) == ("oj", "spambase", "wa_churn", 15)

@@ -43,7 +43,7 @@ numpydoc_show_class_members = False  # the template of classes lists them
 
 # Cookbook
 sphinx_gallery_conf = {
-    "examples_dirs": "../examples",
+    "examples_dirs": "../examples/cookbook",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/[^_]\w+\.py$",
     "ignore_pattern": r"/_\w+\.py$",

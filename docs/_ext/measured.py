@@ -1,7 +1,7 @@
-"""Tables of stored measurements: ``{measured} coverage results/coverage.json``.
+"""Tables of stored measurements: ``{measured} study.checks.coverage results/coverage.json``.
 
-The first argument names a check of the study, or a benchmark, that has a function ``table``; the
-second is its record.
+The first argument is the module of a check or of a benchmark, whose function ``table`` writes
+Markdown; the second is its record.
 """
 
 import importlib
@@ -23,13 +23,12 @@ class Measured(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Make the table."""
-        from study.checks.__main__ import read
+        from script import read
 
-        script, record = self.arguments
-        is_check = (ROOT / f"study/checks/{script}.py").exists()
-        module = importlib.import_module(f"study.checks.{script}" if is_check else script)
+        module, record = self.arguments
         self.env.note_dependency(ROOT / record)
-        return self.parse_text_to_nodes(module.table(read(ROOT / record)))
+        table = importlib.import_module(module).table(read(ROOT / record))
+        return self.parse_text_to_nodes(table, allow_section_headings=True)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

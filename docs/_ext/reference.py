@@ -4,8 +4,8 @@ import importlib
 import inspect
 import re
 from pathlib import Path
+from typing import Any
 
-import click
 import typer
 from sphinx.application import Sphinx
 from sphinx.config import Config
@@ -61,7 +61,7 @@ def _is_documented(thing: object, module: str) -> bool:
     return first == module
 
 
-def _section(command: click.Command, name: str) -> list[str]:
+def _section(command: Any, name: str) -> list[str]:
     if hasattr(command, "commands"):
         shown = (c for c in command.commands.items() if not c[1].hidden)
         return [part for key, c in shown for part in _section(c, f"{name} {key}")]
@@ -71,9 +71,9 @@ def _section(command: click.Command, name: str) -> list[str]:
     return [f"\n## {name}\n\n{about}\n\n| option | what it does |\n|---|---|\n", *rows]
 
 
-def _names(parameter: click.Parameter) -> str:
+def _names(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        return f"`{parameter.human_readable_name}`"
+        return f"`{parameter.name.upper()}`"
     return ", ".join(f"`{name}`" for name in [*parameter.opts, *parameter.secondary_opts])
 
 

@@ -57,6 +57,7 @@ def _show(trained: TrainedModel, as_json: bool) -> None:
     say(f"Method: {clf.method_}. {clf.stop_reason_}")
     if trained.evaluation is not None:
         say(f"\n{trained.evaluation}")
+    say(f"\n{trained.verdict}")
     say(f"\nModel:  {trained.folder}")
     say(f"Report: {trained.folder / REPORT}")
 

@@ -55,6 +55,7 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
     "min_reported_time": 10**9,
     "abort_on_example_error": True,
+    "first_notebook_cell": "%matplotlib inline",
 }
 
 # Pages

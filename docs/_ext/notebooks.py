@@ -5,16 +5,18 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from sphinx.application import Sphinx
+from traitlets.config import Config
+
+_CONFIG = Config({"KernelManager": {"transport": "ipc"}})  # kernels warn of unencrypted TCP
 
 
 def run_notebooks(app: Sphinx) -> None:
     """Run every notebook of the gallery that has not been run since it was written."""
     for path in sorted(Path(app.srcdir, "gallery").glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
-        if any(cell.get("outputs") for cell in notebook.cells):
-            continue
-        NotebookClient(notebook, timeout=600, resources={"metadata": {"path": path.parent}}).execute()
-        nbformat.write(notebook, path)
+        if not any(cell.get("outputs") for cell in notebook.cells):
+            NotebookClient(notebook, timeout=600, config=_CONFIG).execute()
+            nbformat.write(notebook, path)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

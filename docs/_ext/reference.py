@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from sphinx.environment import BuildEnvironment
+from sphinx.util.nodes import make_refnode
 
 MODULES = {  # which names users call, and what they are for
     "unbag": "The names that most users need.",
@@ -49,7 +52,7 @@ def _module(name: str) -> str:
     if not shown:
         return ""
     lines = "".join(f"   {n}\n" for n in shown)
-    head = f"\n{name}\n{'-' * len(name)}\n\n{MODULES[name]}\n\n.. currentmodule:: {name}\n\n"
+    head = f"\n{name}\n{'-' * len(name)}\n\n{MODULES[name]}\n\n.. module:: {name}\n\n"
     return f"{head}.. autosummary::\n   :toctree: generated\n   :nosignatures:\n\n{lines}"
 
 
@@ -81,7 +84,21 @@ def _cell(text: str) -> str:
     return re.sub(r"\s+", " ", text).replace("|", "\\|")
 
 
+def find_by_last_name(
+    app: Sphinx, env: BuildEnvironment, node: nodes.Element, text: nodes.Element
+) -> nodes.Element | None:
+    """Find what a docstring names without its module, where only one name ends so."""
+    target = node.get("reftarget", "").rpartition(".")[2]
+    objects = env.domains.python_domain.objects
+    found = {entry.node_id: entry for name, entry in objects.items() if name.endswith(f".{target}")}
+    if node.get("refdomain") != "py" or len(found) != 1:
+        return None
+    (entry,) = found.values()
+    return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, text)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Write the pages before the sources are listed."""
     app.connect("config-inited", write_reference)
+    app.connect("missing-reference", find_by_last_name)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

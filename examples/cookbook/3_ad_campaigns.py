@@ -15,6 +15,7 @@ that nobody can be singled out. The shares are then not exact. How much does tha
 import numpy as np
 
 import unbag
+from unbag.priors import ShareErrors
 
 rng = np.random.default_rng(2)
 groups, size, scale = 20, 1000, 20
@@ -30,21 +31,22 @@ shares = np.column_stack([1 - noisy, noisy])
 # %%
 # Say how large the noise is
 # --------------------------
-# Laplace noise of scale b has the standard deviation √2 b; a share is a count divided by the size
-# of its group. ``inspect`` shows what this does to the numbers to come.
+# A share is a count divided by the size of its group, and so is its noise. The noise is part of the
+# class priors; ``inspect`` shows what it does to the numbers to come.
 
-errors = np.full_like(shares, np.sqrt(2) * scale / size)
-print(unbag.inspect(shares, bag_ids=group, X=rows, prior_errors=errors))
+noisy_shares = unbag.ClassPriors(shares, errors=ShareErrors.laplace(scale / size))
+print(unbag.inspect(noisy_shares, bag_ids=group, X=rows))
 
 # %%
 # Train and evaluate
 # ------------------
-# The same errors widen the intervals of the evaluation. Without them, the shares would be taken
-# as exact, and the interval would be too narrow.
+# The evaluation knows the noise from there. Without it, the shares are taken as exact, and the
+# interval is too narrow.
 
-train, held_out = unbag.Bags(rows, group, shares).train_test_split(random_state=0)
-clf = unbag.UnbagClassifier(priors=shares, random_state=0).fit(train.X, train.bag_ids)
-for name, told in (("taken as exact", None), ("noise told", errors)):
-    a = unbag.evaluate(clf, held_out.X, held_out.bag_ids, prior_errors=told).accuracy
+train, held_out = unbag.Bags(rows, group, noisy_shares).train_test_split(random_state=0)
+clf = unbag.UnbagClassifier(priors=noisy_shares, random_state=0).fit(train.X, train.bag_ids)
+predicted = clf.predict(held_out.X)
+for name, priors in (("taken as exact", shares), ("noise told", noisy_shares)):
+    a = unbag.evaluate_predictions(predicted, held_out.bag_ids, priors=priors).accuracy
     print(f"{name:15s} accuracy {a:.3f} ({a.low:.3f} to {a.high:.3f})")
 print(f"{'truth':15s} accuracy {(clf.predict(rows) == converted).mean():.3f}")

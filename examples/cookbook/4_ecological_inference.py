@@ -32,8 +32,8 @@ shares = pd.DataFrame({"young": share_young, "old": 1 - share_young})
 
 report = unbag.evaluate_predictions(np.where(early, "old", "young"), precinct, priors=shares)
 recall = dict(zip(report.classes, report.recall, strict=True))
-print(f"old who voted early:   {recall['old']:.3f} ({recall['old'].low:.3f} to {recall['old'].high:.3f})")
-y = recall["young"]
+o, y = recall["old"], recall["young"]
+print(f"old who voted early:   {o:.3f} ({o.low:.3f} to {o.high:.3f})")
 print(f"young who voted early: {1 - y:.3f} ({1 - y.high:.3f} to {1 - y.low:.3f})")
 print(f"truth: {early[~young].mean():.3f} and {early[young].mean():.3f}")
 

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from unbag.inspection.columns import ColumnTest, bag_copies, column_tests, combined, differing
 from unbag.inspection.residuals import Residuals, bag_features, residual_test
+from unbag.io.encoding import TableEncoding
+from unbag.io.frames import rows_of
 from unbag.priors import ClassPriors
-from unbag.rows import Rows, check_rows
+from unbag.rows import Rows
 from unbag.validation import as_generator, check_choice, invalid, warn_replaced
 
 __all__ = ["MIN_FREEDOM", "AlikeTest", "RowSample", "alike_test", "no_spare_bag"]
@@ -124,7 +126,7 @@ def alike_test(
     True
     """
     table = ClassPriors.of(priors)
-    rows, names = check_rows(X)
+    rows, names, encoding = rows_of(X, bag_ids)
     index = table.encode(bag_ids)
     if len(index) != len(rows):
         raise invalid("bag_ids", f"of length {len(rows)}, one for each row of X", len(index))
@@ -133,7 +135,7 @@ def alike_test(
         warn_replaced("prior_errors", "priors=ClassPriors.of(priors).with_errors(errors)")
         table = table.with_errors(prior_errors)
     sample = RowSample.draw(rows, index, table, random_state)
-    result = sample.test(column_names(rows, names, columns), sampling)
+    result = sample.test(column_names(rows, names, encoding, columns), sampling)
     if isinstance(result, str):
         raise invalid("X", "rows that can be tested", result)
     return result
@@ -206,10 +208,17 @@ class RowSample:
         return bag_copies(self.rows, self.sizes, columns, self.table)
 
 
-def column_names(rows: Rows, names: Sequence[str] | None, columns: Any) -> Sequence[Any] | None:
+def column_names(
+    rows: Rows,
+    names: Sequence[str] | None,
+    encoding: TableEncoding | None = None,
+    columns: Any = None,
+) -> Sequence[Any] | None:
     """Name the column of every feature; None for images, whose pixels are no columns."""
     if rows.ndim > 2:
         return None
+    if columns is None and encoding is not None:
+        return encoding.feature_columns
     if columns is None:
         return list(range(rows.shape[1])) if names is None else list(names)
     if len(columns) != rows.shape[1]:

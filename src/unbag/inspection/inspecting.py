@@ -25,8 +25,9 @@ from unbag.inspection.geometry import (
 )
 from unbag.inspection.precision import even_confusion, relative_sensitivity
 from unbag.inspection.reading import read_bag_index, read_sizes
+from unbag.io.frames import rows_of
 from unbag.priors import ClassPriors, check_test_prior, risk_weights
-from unbag.rows import Rows, check_rows
+from unbag.rows import Rows
 from unbag.validation import check_choice, check_number, invalid, shorten, warn_replaced
 
 __all__ = ["inspect"]
@@ -114,9 +115,7 @@ def inspect(
     if prior_errors is not None:
         warn_replaced("prior_errors", "priors=ClassPriors.of(priors).with_errors(errors)")
         table = table.with_errors(prior_errors)
-    rows, names, index, counts = _read_rows(sizes, X, bag_ids, table)
-    if rows is not None:
-        names = column_names(rows, names, columns)
+    rows, names, index, counts = _read_rows(sizes, X, bag_ids, table, columns)
 
     present = np.ones(table.n_bags, dtype=bool) if counts is None else counts > 0
     rest = table.subset(present)
@@ -148,7 +147,7 @@ def inspect(
 
 
 def _read_rows(
-    sizes: Any, X: Any, bag_ids: Any, table: ClassPriors
+    sizes: Any, X: Any, bag_ids: Any, table: ClassPriors, columns: Any
 ) -> tuple[Rows | None, Sequence[Any] | None, Ints | None, Ints | None]:
     """Rows, names of their columns, their bags, and bag sizes; each None where not given."""
     if sizes is not None and bag_ids is not None and X is None:
@@ -163,7 +162,8 @@ def _read_rows(
     counts = np.bincount(index, minlength=table.n_bags)
     if X is None:
         return None, None, index, counts
-    rows, names = check_rows(X)
+    rows, features, encoding = rows_of(X, bag_ids)
+    names = column_names(rows, features, encoding, columns)
     if len(index) != len(rows):
         raise invalid("bag_ids", f"of length {len(rows)}, one for each row of X", len(index))
     if sizes is not None:

@@ -262,6 +262,18 @@ def test_default_sizes_share_the_rows_out_and_classes_are_mixed():
     assert (np.diff(bags.labels[:100]) != 0).sum() > 10
 
 
+def test_as_many_bags_as_rows_are_drawn_by_default():
+    assert make_bags(np.eye(2), np.array([0, 1]), np.eye(2)).counts.tolist() == [1, 1]
+
+
+def test_the_largest_remainders_of_each_bag_are_rounded_up():
+    X, y = labelled(3, 200)
+    theta = [[0.51, 0.27, 0.22], [0.12, 0.45, 0.43], [0.24, 0.19, 0.57]]
+    labels = make_bags(X, y, theta, sizes=10).labels.reshape(3, 10)
+    counts = [np.bincount(bag, minlength=3).tolist() for bag in labels]
+    assert counts == [[5, 3, 2], [1, 5, 4], [2, 2, 6]]
+
+
 def test_largest_remainder_survives_rounding_errors():
     X, y = labelled(2, 200)
     labels = make_bags(X, y, [[0.29, 0.71], [0.57, 0.43]], sizes=100).labels

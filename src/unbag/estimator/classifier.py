@@ -57,15 +57,16 @@ class UnbagClassifier(Predicting):
     model : str, nn.Module or callable, default="mlp"
         ``"linear"``, ``"mlp"``, ``"resnet20"``, a module, or a factory f(row_shape, n_classes).
     depth, width, dropout : int, int, float
-        Of the MLP.
+        Shape of the MLP, and its share of dropout.
     epochs, batch_size, learning_rate : int, int, float, default=None
-        None means a value from the number of rows. Of crossfit, epochs on soft labels; the start
-        is shortened when they are fewer than usual. With a learning rate, residual networks
-        learn by Adam in crossfit and consistency; else by gradient descent from 10,000 rows on.
+        None means a value from the number of rows. In crossfit, ``epochs`` is that of networks on
+        soft labels; fewer epochs than usual shorten the start as well. With a learning rate,
+        residual networks learn by Adam; else crossfit and consistency train them by gradient
+        descent from 10,000 rows on.
     weight_decay : float, default=None
-        In Adam's L2 form. None means 1e-5; in crossfit, by MLPs of several layers, (280/n)^1.5
-        for n rows on soft labels (at most 0.01); by all MLPs 0.003 in the start where priors say
-        little.
+        In Adam's L2 form. None means 1e-5. In crossfit, None means (280/n)^1.5, at most 0.01, where
+        MLPs with hidden layers learn soft labels of n rows, and 0.003 where MLPs start from weak
+        shares.
     early_stopping : bool, default=False
         Hold rows out, end when their label-free error stops falling, and keep the weights of the
         epoch where it was smallest.
@@ -74,9 +75,9 @@ class UnbagClassifier(Predicting):
     n_iter_no_change : int, default=20
         Epochs without a smaller label-free error after which training ends.
     batching : {"auto", "stratified", "shuffled", "whole-bags"}, default="auto"
-        Every bag in every batch in proportion; all rows shuffled together, as in the paper; or
-        every bag in one batch. "auto" is the last for 30 bags or more with 600 rows or fewer in
-        the mean, else the first. crossfit shuffles rows with soft labels.
+        "stratified" batches hold every bag in proportion, "shuffled" ones mix all rows as in the
+        paper, "whole-bags" never divide a bag. "auto" keeps bags whole if there are 30 or more,
+        with 512 rows or fewer on average; otherwise batches are stratified.
     standardize : bool, default=True
         Give every feature mean 0 and deviation 1. Images of bytes are scaled to [0, 1] instead.
     device : str, default="auto"
@@ -84,6 +85,9 @@ class UnbagClassifier(Predicting):
     warm_start : bool, default=False
         Go on from the network of the last fit, whatever ``model``, ``depth``, ``width`` and
         ``dropout`` say now.
+    time_limit : float, default=None
+        Seconds that training may take, kept as far as whole epochs and stages allow: what does not
+        fit any more is left out, and the model is the best so far. None means no limit.
     checkpoint : path, default=None
         A folder from which a fit that was killed goes on, with the same result.
     verbose : bool, default=False
@@ -101,10 +105,10 @@ class UnbagClassifier(Predicting):
         Settings of that method.
     module_ : nn.Module
     history_ : dict of arrays
-        One entry an epoch: ``epoch``, ``objective``, ``empirical_risk``, ``negative_share``,
+        One entry per epoch: ``epoch``, ``objective``, ``empirical_risk``, ``negative_share``,
         ``partial_risks``; with early stopping or rows held out ``label_free_error``; with a
-        labelled test set ``test_error``. Of crossfit: that of the last network, on soft labels,
-        where risks are not a number.
+        labelled test set ``test_error``. crossfit has the history of its last network, whose risks
+        are not a number.
     n_iter_ : int
         Epochs run.
     best_epoch_ : int or None
@@ -115,8 +119,8 @@ class UnbagClassifier(Predicting):
         How the columns of a table or file became rows, and what was left out (``left_out``,
         ``notes``); a saved model holds it. ``encoding_.transform(table)`` gives the rows.
     stop_reason_ : str
-        Why training ended; of crossfit and consistency also how much likelier than by chance bags
-        of rows kept out are.
+        Why training ended. crossfit and consistency also say how often they name the right bag of
+        held-out rows, compared with chance.
     test_prior_, output_prior_ : arrays of shape (K,)
         π, and the prior under which the softmax is a posterior: π for the methods built on the
         rewritten risk. ``biased``, ``prop`` and ``prop-cr`` have none by theory; the class shares
@@ -159,6 +163,7 @@ class UnbagClassifier(Predicting):
         device: str = "auto",
         precision: str = "float32",
         warm_start: bool = False,
+        time_limit: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         verbose: bool = False,
         random_state: Any = None,
@@ -184,6 +189,7 @@ class UnbagClassifier(Predicting):
         self.device = device
         self.precision = precision
         self.warm_start = warm_start
+        self.time_limit = time_limit
         self.checkpoint = checkpoint
         self.verbose = verbose
         self.random_state = random_state
@@ -351,6 +357,7 @@ class UnbagClassifier(Predicting):
             precision=self.precision,
             verbose=self.verbose,
             checkpoint=self.checkpoint,
+            time_limit=self.time_limit,
         )
         return self.take(job, fit)
 

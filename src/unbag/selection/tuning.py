@@ -21,7 +21,7 @@ from unbag.validation import check_choice, check_number, import_optional, invali
 __all__ = ["DEFAULT_SEARCH", "TuningResult", "tune"]
 
 # A list means a choice; a pair of numbers a range; with "log" a range on a logarithmic scale.
-# Methods of one training; crossfit takes 8 to 19 or more.
+# Methods of one training; crossfit takes 11 to 19 or more.
 DEFAULT_SEARCH: dict[str, Any] = {
     "method": ["matched-likelihood", "u-prr", "prop"],
     "learning_rate": (1e-4, 1e-2, "log"),
@@ -234,9 +234,9 @@ class _Search:
 
     def make(self, params: Mapping[str, Any]) -> UnbagClassifier:
         """Return the estimator of a trial."""
-        made: UnbagClassifier = clone(self.estimator)
-        made.set_params(**params, random_state=self.seed)
-        return made
+        classifier: UnbagClassifier = clone(self.estimator)
+        classifier.set_params(**params, random_state=self.seed)
+        return classifier
 
     def settle(self) -> None:
         """Tell the study the outcomes that are kept, where it was not told before a kill."""

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
 
-from unbag.tabular import FEATURES, Features, LearnerModel, ShareModels, TabularModel
+from unbag.tabular import FEATURES, Features, ShareModels, TabularModel
 
 
 @pytest.fixture(scope="module")
@@ -70,25 +69,21 @@ def test_trust_moves_between_the_shares_and_the_parts(trust, expected):
     np.testing.assert_allclose(model(torch.zeros(2, 3)).exp(), [expected, expected])
 
 
-def test_a_learner_that_has_not_seen_a_class_finds_it_unlikely():
-    X = np.random.default_rng(0).normal(size=(60, 2))
-    learner = LogisticRegression().fit(X, np.where(X[:, 0] > 0, 2, 0))
-    chances = LearnerModel(learner, 3)(torch.as_tensor(X)).exp().numpy()
-    assert (chances[:, 1] < 2e-4).all()
-    assert (chances.argmax(1) == learner.predict(X)).all()
-
-
 def test_an_empty_model_of_the_same_sizes_takes_the_tensors(x):
     rng = np.random.default_rng(0)
     kinds = [(k, len(Features.learn(k, x, rng).center)) for k in FEATURES]
+    trees = {"kind": "trees", "n_trees": 3, "n_nodes": 5, "depth": 2}
+    layers = {"kind": "layers", "hidden": [7], "activation": "tanh"}
     sizes = {
-        "features": kinds,
-        "strengths": 2,
-        "trees": {"forest": (3, 5, 2)},
-        "networks": (2, 3, 8),
+        "shares": {"kind": "shares", "features": [list(kind) for kind in kinds], "strengths": 2},
+        "forest": {**trees, "is_boosted": False, "in_float32": True},
+        "boosting": {**trees, "is_boosted": True, "in_float32": False},
+        "learner": {"kind": "scaled", "inner": layers},
+        "networks": {"kind": "networks", "count": 2, "depth": 3, "width": 8},
     }
-    model = TabularModel.of_sizes(4, 3, **sizes)
+    model = TabularModel.of_sizes(4, 3, sizes)
     assert model.sizes == sizes
+    assert model(torch.zeros(5, 4)).shape == (5, 3)
     assert model.find_problem(4) == ""
     model.parts["shares"].features[1].column[0] = 4
     assert "none of the 4 columns" in model.find_problem(4)

@@ -1,6 +1,6 @@
 """Models of tables: penalised models of features, tree ensembles, and their mixture with shares."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -8,17 +8,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from unbag.learners import Layers, Scaled
 from unbag.models import MLP
 from unbag.trees import TreeEnsemble
 
-__all__ = ["FEATURES", "Features", "LearnerModel", "Networks", "ShareModels", "TabularModel"]
+__all__ = ["FEATURES", "Features", "Networks", "ShareModels", "TabularModel"]
 
 _Floats = NDArray[np.float64]
 _FARTHEST = 4.0  # standard deviations at which numbers are cut
 _STEPS = 7  # per column, at its octiles
 _MOST_STEPS = 1000
 _WAVES = 300
-_LEAST_CHANCE = 1e-4  # a class that a learner has not seen is unlikely, not impossible
 _PAIRS = 1000  # of rows, for the distance that waves are as long as
 
 
@@ -176,6 +176,19 @@ class ShareModels(nn.Module):
         self.register_buffer("mixing", mixing)
         self.register_buffer("constant", torch.zeros(n_classes, dtype=torch.float64))
 
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """Kinds and numbers of the features, and the number of strengths."""
+        features = [[f.kind, len(f.center)] for f in self.features]  # type: ignore[arg-type]
+        return {"features": features, "strengths": self.mixing.shape[1]}
+
+    @classmethod
+    def of_sizes(
+        cls, n_columns: int, n_classes: int, features: Sequence[tuple[str, int]], strengths: int
+    ) -> Self:
+        """Make empty models of these sizes, whose tensors are then filled."""
+        return cls(features, n_columns, strengths, n_classes)
+
     def forward(self, x: Tensor) -> Tensor:
         """Log-probabilities (n, K) of rows (n, d)."""
         total = self.constant.expand(len(x), -1)
@@ -185,29 +198,6 @@ class ShareModels(nn.Module):
             log_p = torch.log_softmax(features(x) @ matrix + offset[:, None], -1)  # (J, n, K)
             total = total + torch.einsum("j,jnk->nk", mixing, log_p)
         return torch.log_softmax(total, -1)
-
-
-class LearnerModel(nn.Module):
-    """A fitted classifier of scikit-learn as a module; it can predict, but not be saved.
-
-    Parameters
-    ----------
-    learner : classifier
-        Fitted to classes 0 to K−1, some of which may be missing.
-    n_classes : int
-    """
-
-    def __init__(self, learner: Any, n_classes: int) -> None:
-        super().__init__()
-        self.learner = learner
-        self.n_classes = n_classes
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Log-probabilities (n, K) of rows (n, d)."""
-        chances = np.zeros((len(x), self.n_classes))
-        chances[:, self.learner.classes_.astype(int)] = self.learner.predict_proba(x.cpu().numpy())
-        chance = torch.as_tensor(chances, device=x.device).clamp_min(_LEAST_CHANCE)
-        return torch.log_softmax(chance.log(), -1)
 
 
 class Networks(nn.Module):
@@ -228,18 +218,53 @@ class Networks(nn.Module):
         return torch.log_softmax(torch.stack(parts).mean(0), -1)
 
     @property
-    def sizes(self) -> tuple[int, int, int]:
+    def sizes(self) -> dict[str, Any]:
         """Number of networks, their depth and width."""
         first = self.networks[0]
         assert isinstance(first, MLP)
         linears, _ = first.blocks()
-        return len(self.networks), len(linears), linears[0].out_features
+        return {
+            "count": len(self.networks),
+            "depth": len(linears),
+            "width": linears[0].out_features,
+        }
 
     @classmethod
-    def of_sizes(cls, n_columns: int, n_classes: int, sizes: tuple[int, int, int]) -> Self:
+    def of_sizes(cls, n_columns: int, n_classes: int, count: int, depth: int, width: int) -> Self:
         """Make networks of these sizes, whose weights are then filled."""
-        count, depth, width = sizes
         return cls([MLP(n_columns, n_classes, depth=depth, width=width) for _ in range(count)])
+
+
+# Kinds of parts: the class, and how an empty one is made of the numbers of columns and classes,
+# and of its sizes.
+_PARTS: dict[str, tuple[type[nn.Module], Callable[..., nn.Module]]] = {
+    "shares": (ShareModels, ShareModels.of_sizes),
+    "trees": (TreeEnsemble, lambda _, n_classes, **sizes: TreeEnsemble(n_classes, **sizes)),
+    "layers": (Layers, Layers.of_sizes),
+    "scaled": (Scaled, lambda d, k, inner: Scaled(d, empty_part(d, k, inner))),
+    "networks": (Networks, Networks.of_sizes),
+}
+
+
+def empty_part(n_columns: int, n_classes: int, sizes: Mapping[str, Any]) -> nn.Module:
+    """Make an empty part of a model of tables, whose tensors are then filled.
+
+    Parameters
+    ----------
+    n_columns, n_classes : int
+    sizes : mapping
+        What :func:`part_sizes` gave.
+    """
+    _, make = _PARTS[sizes["kind"]]
+    arguments = {name: value for name, value in sizes.items() if name != "kind"}
+    return make(n_columns, n_classes, **arguments)
+
+
+def part_sizes(part: nn.Module) -> dict[str, Any]:
+    """Kind and sizes of a part, as plain values; a KeyError where it is no part of tensors."""
+    sizes: Any = {"inner": part_sizes(part.inner)} if isinstance(part, Scaled) else part.sizes
+    kinds = {kind: name for name, (kind, _) in _PARTS.items()}
+    return {"kind": kinds[type(part)], **sizes}
 
 
 class TabularModel(nn.Module):
@@ -281,41 +306,17 @@ class TabularModel(nn.Module):
         return torch.log_softmax(self.trust * mixed + (1 - self.trust) * self.log_shares, -1)
 
     @property
-    def sizes(self) -> dict[str, Any]:
-        """What :meth:`of_sizes` needs to make an empty model of the same form."""
-        shares = self.parts["shares"]
-        assert isinstance(shares, ShareModels)
-        trees = {name: part for name, part in self.parts.items() if isinstance(part, TreeEnsemble)}
-        networks = [part for part in self.parts.values() if isinstance(part, Networks)]
-        return {
-            "features": [(f.kind, len(f.center)) for f in shares.features],  # type: ignore[arg-type]
-            "strengths": shares.mixing.shape[1],
-            "trees": {name: (*part.left.shape, part.depth) for name, part in trees.items()},
-            "networks": networks[0].sizes if networks else None,
-        }
+    def sizes(self) -> dict[str, dict[str, Any]]:
+        """Kind and sizes of every part, by its name."""
+        return {name: part_sizes(part) for name, part in self.parts.items()}
 
     @classmethod
     def of_sizes(
-        cls,
-        n_columns: int,
-        n_classes: int,
-        *,
-        features: Sequence[tuple[str, int]],
-        strengths: int,
-        trees: dict[str, tuple[int, int, int]],
-        networks: tuple[int, int, int] | None,
+        cls, n_columns: int, n_classes: int, parts: Mapping[str, Mapping[str, Any]]
     ) -> Self:
-        """Make an empty model, whose tensors are then filled."""
-        parts: dict[str, nn.Module] = {
-            "shares": ShareModels(features, n_columns, strengths, n_classes)
-        }
-        for name, (count, nodes, depth) in trees.items():
-            parts[name] = TreeEnsemble(
-                count, nodes, n_classes, depth, is_boosted=name == "boosting"
-            )
-        if networks is not None:
-            parts["networks"] = Networks.of_sizes(n_columns, n_classes, networks)
-        return cls(parts, [0.0] * len(parts), np.full(n_classes, 1 / n_classes), 0.0)
+        """Make an empty model of parts of these sizes, whose tensors are then filled."""
+        made = {name: empty_part(n_columns, n_classes, sizes) for name, sizes in parts.items()}
+        return cls(made, [0.0] * len(made), np.full(n_classes, 1 / n_classes), 0.0)
 
     def find_problem(self, n_columns: int) -> str:
         """Say what is wrong with tensors that were read from a file; empty where nothing is."""

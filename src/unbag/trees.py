@@ -4,6 +4,8 @@ A forest that is a module predicts, is saved and is evaluated like a network, an
 to be unpickled.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -11,10 +13,63 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-__all__ = ["TreeEnsemble"]
+__all__ = ["UNSEEN", "Tree", "TreeEnsemble", "log_chances", "logit_columns"]
 
-_SMALLEST = 1e-4  # a class that no leaf has seen is unlikely, not impossible
-_UNSEEN = -1e9  # logit of a class that boosted trees have not seen
+UNSEEN = -1e9  # logit of a class that a model has not seen
+_SIDES = ("left", "right")
+_SMALLEST = 1e-4  # such a class is unlikely, not impossible
+
+
+def log_chances(chances: Tensor) -> Tensor:
+    """Log-probabilities of probabilities (n, K), none of which is below 0.0001 before scaling."""
+    return torch.log_softmax(chances.clamp_min(_SMALLEST).log(), -1)
+
+
+def logit_columns(classes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Classes that have a logit; of two classes only the second has one."""
+    return classes if len(classes) > 2 else classes[1:]
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A binary tree of N nodes; node 0 is the root, and children come after their parent.
+
+    Parameters
+    ----------
+    feature, threshold : arrays of shape (N,)
+        A row goes left where its feature is at most the threshold.
+    left, right : integer arrays of shape (N,)
+        Numbers of the children; negative for a leaf.
+    value : array of shape (N, K)
+        Of leaves.
+    missing_left : array of bool of shape (N,)
+        Whether a row goes left where its feature is missing (not a number).
+    """
+
+    feature: NDArray[Any]
+    threshold: NDArray[Any]
+    left: NDArray[Any]
+    right: NDArray[Any]
+    value: NDArray[Any]
+    missing_left: NDArray[Any]
+
+    @classmethod
+    def of_scikit_learn(cls, tree: Any, value: NDArray[Any]) -> Self:
+        """Take over the nodes of a tree of a forest of scikit-learn, with values (N, K)."""
+        left, right = tree.children_left, tree.children_right
+        return cls(
+            tree.feature, tree.threshold, left, right, value, tree.missing_go_to_left.astype(bool)
+        )
+
+    @property
+    def depth(self) -> int:
+        """Edges from the root to the deepest leaf."""
+        level, depth = np.array([0]), -1
+        while len(level):
+            depth += 1
+            level = np.concatenate([self.left[level], self.right[level]])
+            level = level[level > 0]
+        return depth
 
 
 class TreeEnsemble(nn.Module):
@@ -25,25 +80,29 @@ class TreeEnsemble(nn.Module):
     .. math:: P_k(x) = \frac1T \sum_t v_{t, \ell_t(x), k} \quad \text{(a forest)}, \qquad
         P(x) = \mathrm{softmax}\Bigl(b + \sum_t v_{t, \ell_t(x)}\Bigr) \quad \text{(boosted)}.
 
-    From the root, a row goes left where its feature is at most the threshold. Rows of any shape are
-    flattened. No probability is below 0.0001 before they are scaled to sum to 1.
+    From the root, a row goes left where its feature is at most the threshold, or where it is
+    missing (not a number) and the node sends missing ones left. Rows of any shape are flattened.
+    No probability is below 0.0001 before they are scaled to sum to 1.
 
     Parameters
     ----------
-    n_trees, n_nodes : int
-        T, and the nodes of the largest tree; smaller ones are padded with leaves.
     n_classes : int
         K.
+    n_trees, n_nodes : int
+        T, and the nodes of the largest tree; smaller ones are padded with leaves.
     depth : int
         Edges from a root to its deepest leaf, at most.
     is_boosted : bool
         Whether values are summed as logits, and not averaged as probabilities.
+    in_float32 : bool
+        Whether features are rounded to float32 before they are compared.
 
     Attributes
     ----------
     feature : Tensor of shape (T, N)
         The feature that a node compares.
     threshold : Tensor of shape (T, N)
+    missing_left : Tensor of shape (T, N)
     left, right : Tensors of shape (T, N)
         Numbers of the children, which come after their parent; a leaf is its own child.
     value : Parameter of shape (T, N, K)
@@ -61,24 +120,69 @@ class TreeEnsemble(nn.Module):
 
     feature: Tensor
     threshold: Tensor
+    missing_left: Tensor
     left: Tensor
     right: Tensor
     baseline: Tensor
 
     def __init__(
-        self, n_trees: int, n_nodes: int, n_classes: int, depth: int, *, is_boosted: bool = False
+        self,
+        n_classes: int,
+        n_trees: int,
+        n_nodes: int,
+        depth: int,
+        *,
+        is_boosted: bool = False,
+        in_float32: bool = True,
     ) -> None:
         super().__init__()
         self.depth = depth
         self.is_boosted = is_boosted
+        self.in_float32 = in_float32
         table = (n_trees, n_nodes)
         itself = torch.arange(n_nodes).expand(table)
         self.register_buffer("feature", torch.zeros(table, dtype=torch.int64))
         self.register_buffer("threshold", torch.zeros(table, dtype=torch.float64))
+        self.register_buffer("missing_left", torch.zeros(table, dtype=torch.bool))
         self.register_buffer("left", itself.clone())
         self.register_buffer("right", itself.clone())
         self.register_buffer("baseline", torch.zeros(n_classes, dtype=torch.float64))
         self.value = nn.Parameter(torch.zeros(*table, n_classes, dtype=torch.float64))
+
+    @classmethod
+    def of(
+        cls,
+        trees: Sequence[Tree],
+        baseline: NDArray[Any] | None = None,
+        *,
+        in_float32: bool = True,
+    ) -> Self:
+        """Join trees: a forest of probabilities, or boosted trees from a baseline (K,)."""
+        ensemble = cls(
+            trees[0].value.shape[1],
+            len(trees),
+            max(len(tree.left) for tree in trees),
+            max(tree.depth for tree in trees),
+            is_boosted=baseline is not None,
+            in_float32=in_float32,
+        )
+        if baseline is not None:
+            ensemble.baseline.copy_(torch.as_tensor(baseline))
+        for number, tree in enumerate(trees):
+            n, is_leaf = len(tree.left), tree.left < 0
+            itself = np.arange(n)
+            parts = {
+                "feature": np.where(is_leaf, 0, tree.feature).astype(np.int64),
+                "threshold": np.where(is_leaf, 0.0, tree.threshold),
+                "missing_left": tree.missing_left & ~is_leaf,
+                "left": np.where(is_leaf, itself, tree.left).astype(np.int64),
+                "right": np.where(is_leaf, itself, tree.right).astype(np.int64),
+                "value": np.where(is_leaf[:, None], tree.value, 0.0),
+            }
+            with torch.no_grad():
+                for name, part in parts.items():
+                    getattr(ensemble, name)[number, :n] = torch.as_tensor(part)
+        return ensemble
 
     @classmethod
     def from_forest(cls, forest: Any) -> Self:
@@ -90,84 +194,45 @@ class TreeEnsemble(nn.Module):
             Of soft labels: one output per class.
         """
         trees = [estimator.tree_ for estimator in forest.estimators_]
-        size = max(tree.node_count for tree in trees)
-        depth = max(int(tree.max_depth) for tree in trees)
-        ensemble = cls(len(trees), size, trees[0].value.shape[1], depth)
-        for t, tree in enumerate(trees):
-            is_leaf = tree.children_left < 0
-            ensemble._set_tree(
-                t, is_leaf, tree.feature, tree.threshold, tree.children_left, tree.children_right
-            )
-            with torch.no_grad():
-                ensemble.value[t, : tree.node_count] = torch.as_tensor(tree.value[:, :, 0])
-        return ensemble
+        return cls.of([Tree.of_scikit_learn(tree, tree.value[:, :, 0]) for tree in trees])
 
     @classmethod
-    def from_boosting(cls, model: Any, n_classes: int) -> Self:
+    def from_boosting(
+        cls, model: Any, n_classes: int, classes: NDArray[np.int64] | None = None
+    ) -> Self:
         """Take over a fitted HistGradientBoostingClassifier of scikit-learn.
 
         Parameters
         ----------
         model : HistGradientBoostingClassifier
-            Of classes 0 to K−1, some of which may be missing; without categorical features.
+            Without categorical features.
         n_classes : int
             K.
+        classes : integer array, optional
+            Which of the classes 0 to K−1 those of the model are, by default those that they name.
         """
-        classes = model.classes_.astype(np.int64)
-        # Of two classes there is one tree per iteration, for the second.
-        columns = classes if len(classes) > 2 else classes[1:]
-        pairs = [
-            (tree.nodes, column)
-            for trees in model._predictors
-            for tree, column in zip(trees, columns, strict=True)
-        ]
-        size = max(len(nodes) for nodes, _ in pairs)
-        depth = max(int(nodes["depth"].max()) for nodes, _ in pairs)
-        ensemble = cls(len(pairs), size, n_classes, depth, is_boosted=True)
-        missing = np.setdiff1d(np.arange(n_classes), classes)
-        with torch.no_grad():
-            baseline = np.zeros(n_classes)
-            baseline[columns] = np.ravel(model._baseline_prediction)
-            baseline[missing] = _UNSEEN
-            ensemble.baseline.copy_(torch.as_tensor(baseline))
-            for t, (nodes, column) in enumerate(pairs):
+        classes = model.classes_.astype(np.int64) if classes is None else classes
+        columns = logit_columns(classes)
+        trees = []
+        for predictors in model._predictors:  # one per class and iteration
+            for predictor, column in zip(predictors, columns, strict=True):
+                nodes = predictor.nodes
                 is_leaf = nodes["is_leaf"].astype(bool)
-                ensemble._set_tree(
-                    t,
-                    is_leaf,
-                    nodes["feature_idx"],
-                    nodes["num_threshold"],
-                    nodes["left"],
-                    nodes["right"],
+                value = np.zeros((len(nodes), n_classes))
+                value[:, column] = nodes["value"]
+                left, right = (np.where(is_leaf, -1, nodes[s].astype(int)) for s in _SIDES)
+                missing = nodes["missing_go_to_left"].astype(bool)
+                trees.append(
+                    Tree(nodes["feature_idx"], nodes["num_threshold"], left, right, value, missing)
                 )
-                value = np.where(is_leaf, nodes["value"], 0.0)
-                ensemble.value[t, : len(nodes), int(column)] = torch.as_tensor(value)
-        return ensemble
-
-    def _set_tree(
-        self,
-        number: int,
-        is_leaf: NDArray[np.bool_],
-        feature: NDArray[Any],
-        threshold: NDArray[Any],
-        left: NDArray[Any],
-        right: NDArray[Any],
-    ) -> None:
-        """Write the nodes of a tree; a leaf becomes its own child."""
-        itself, n = np.arange(len(is_leaf)), len(is_leaf)
-        parts = {
-            "feature": np.where(is_leaf, 0, feature).astype(np.int64),
-            "threshold": np.where(is_leaf, 0.0, threshold),
-            "left": np.where(is_leaf, itself, left).astype(np.int64),
-            "right": np.where(is_leaf, itself, right).astype(np.int64),
-        }
-        for name, part in parts.items():
-            getattr(self, name)[number, :n] = torch.as_tensor(part)
+        baseline = np.full(n_classes, UNSEEN)
+        baseline[classes] = 0.0
+        baseline[columns] = np.ravel(model._baseline_prediction)
+        return cls.of(trees, baseline, in_float32=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Log-probabilities (n, K) of rows (n, ...)."""
-        # A forest compares rows of float32.
-        x = x.flatten(1).double() if self.is_boosted else x.flatten(1).float().double()
+        x = x.flatten(1).float().double() if self.in_float32 else x.flatten(1).double()
         trees, nodes = self.left.shape
         first = nodes * torch.arange(trees, device=x.device)  # the roots, of nodes in one row
         node = first.repeat(len(x))  # (n T,)
@@ -175,16 +240,28 @@ class TreeEnsemble(nn.Module):
         for _ in range(self.depth):
             at, tree = node[moving], moving % trees
             number = x[moving // trees, self.feature.take(at)]
-            goes_left = number <= self.threshold.take(at)
+            goes_left = (number <= self.threshold.take(at)) | (
+                number.isnan() & self.missing_left.take(at)
+            )
             child = torch.where(goes_left, self.left.take(at), self.right.take(at))
             node[moving] = first[tree] + child
             moving = moving[first[tree] + child != at]
         value = self.value.flatten(0, 1)[node.view(len(x), trees)]  # (n, T, K)
         if self.is_boosted:
-            share = torch.softmax(self.baseline + value.sum(1), -1)
-        else:
-            share = value.mean(1)
-        return torch.log_softmax(share.clamp_min(_SMALLEST).log(), -1)
+            return log_chances(torch.softmax(self.baseline + value.sum(1), -1))
+        return log_chances(value.mean(1))
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """Arguments of an empty ensemble of the same form."""
+        trees, nodes = self.left.shape
+        return {
+            "n_trees": trees,
+            "n_nodes": nodes,
+            "depth": self.depth,
+            "is_boosted": self.is_boosted,
+            "in_float32": self.in_float32,
+        }
 
     def find_problem(self, n_features: int) -> str:
         """Say what is wrong with nodes that were read from a file; empty where nothing is."""

@@ -144,19 +144,17 @@ def test_a_class_of_no_row_and_bags_of_one_class():
 
 
 @pytest.mark.parametrize(
-    "learner", [LogisticRegression(), ExtraTreesClassifier(20, min_samples_leaf=3)]
+    "learner", [LogisticRegression(), ExtraTreesClassifier(20, min_samples_leaf=3), "boosting"]
 )
-def test_a_learner_of_scikit_learn_takes_the_place_of_the_trees(learner, tmp_path):
+def test_a_learner_takes_the_place_of_the_trees(learner):
     bags = bags_of()
-    clf = unbag.UnbagClassifier(THETA, Tables(rounds=2, learner=learner), random_state=0)
+    clf = unbag.UnbagClassifier(THETA, Tables(rounds=2, trees=20, learner=learner), random_state=0)
     clf.fit(bags.X, bags.bag_ids)
     X, y = rows(seed=1)
     assert (clf.predict(X) == y).mean() > 0.85
     again = clf.predict_proba(X)
     np.testing.assert_array_equal(again, clf.fit(bags.X, bags.bag_ids).predict_proba(X))
     assert not hasattr(learner, "classes_")  # it was cloned
-    with pytest.raises(InvalidInputError, match="learner must be left out, for the trees"):
-        clf.save(tmp_path / "model")
 
 
 def test_a_model_of_a_table_is_saved_as_numbers(tmp_path):
@@ -193,7 +191,7 @@ def test_images_are_refused():
     [
         ({"rounds": 0}, "rounds must be a whole number of at least 1, got 0"),
         ({"trees": 0.5}, r"trees must be a whole number of at least 1, got 0\.5"),
-        ({"learner": "forest"}, "learner must be a classifier of scikit-learn .* got 'forest'"),
+        ({"learner": "forest"}, "learner must be one of 'trees', .* got 'forest'"),
     ],
 )
 def test_bad_settings(settings, message):

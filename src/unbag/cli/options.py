@@ -11,6 +11,7 @@ from typer.models import ArgumentInfo
 
 from unbag.cli.common import exit_on_error, parse_settings
 from unbag.estimator import UnbagClassifier
+from unbag.learners import LEARNERS
 from unbag.methods import METHODS
 from unbag.workflow.config import METHOD_SETTINGS, read_config
 
@@ -103,6 +104,11 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
     "storage": option(str | None, "Address of an Optuna storage, for several machines.", False),
     "at_once": option(int, "Models trained as one stack.", min=1),
     "method": option(str, f"One of {', '.join(reversed(list(METHODS)))}."),
+    "learner": option(
+        str | None,
+        f"What learns soft labels in the method tables: {', '.join(LEARNERS)}.",
+        "several",
+    ),
     "method_settings": option(
         list[str] | None,
         "A setting of the method, such as alpha=0.7; may be repeated.",

@@ -10,7 +10,7 @@ from unbag.workflow.judging import REPORT
 __all__ = ["fit", "tune"]
 
 _OF_CLASSIFIER = (
-    *("method", "method_settings", "test_prior", "model", "depth", "width"),
+    *("method", "learner", "method_settings", "test_prior", "model", "depth", "width"),
     *("epochs", "batch_size", "precision", "device"),
 )
 _NOT_SEARCHED = ("dropout", "learning_rate", "weight_decay", "early_stopping", "n_iter_no_change")
@@ -57,6 +57,7 @@ def _show(trained: TrainedModel, as_json: bool) -> None:
     say(f"Method: {clf.method_}. {clf.stop_reason_}")
     if trained.evaluation is not None:
         say(f"\n{trained.evaluation}")
+    say(f"\n{trained.verdict}")
     say(f"\nModel:  {trained.folder}")
     say(f"Report: {trained.folder / REPORT}")
 

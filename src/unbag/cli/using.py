@@ -45,7 +45,7 @@ def evaluate(**options: Any) -> None:
             print_json(result.to_dict())
             return
         print_notes(result.notes, result.warnings)
-        say(str(result.evaluation))
+        say(f"{result.evaluation}\n\n{result.verdict}")
         if result.report is not None:
             say(f"\nReport: {result.report}")
 

@@ -40,10 +40,15 @@ class UnbagClassifier(Predicting):
         the priors of its bags.
     method : str or Method, default="auto"
         biased, prop, prop-cr, unbiased, u-correct, u-flood, u-stop, u-prr, bag-likelihood,
-        matched-likelihood, crossfit, consistency, or auto, which chooses by bags and
+        matched-likelihood, crossfit, consistency, tables, or auto, which chooses by bags and
         network (docs/guide/methods.md). An object has settings, such as
         ``unbag.methods.UPRR(alpha=0.5)``; ``set_params(method__alpha=0.5)`` and searches over
         ``method__alpha`` reach them too, also where the method is a name.
+    learner : str or classifier, default=None
+        The classifier that learns soft labels in the method ``tables``, which "auto" chooses then:
+        "trees", "extra-trees", "boosting", "linear", "mlp", or a classifier of scikit-learn, or of
+        a library with the same interface, with ``predict_proba`` and ``sample_weight``. None means
+        what ``tables`` uses by itself, and for other methods none.
     test_prior : array of shape (K,) or dict, default=None
         π, the class shares where the classifier will be used; None means those of the rows.
     loss : str or callable, default="cross-entropy"
@@ -135,6 +140,7 @@ class UnbagClassifier(Predicting):
         priors: Any = None,
         method: str | Method = "auto",
         *,
+        learner: Any = None,
         test_prior: Any = None,
         loss: str | LossOfEveryClass = "cross-entropy",
         model: str | nn.Module | ModuleFactory = "mlp",
@@ -159,6 +165,7 @@ class UnbagClassifier(Predicting):
     ) -> None:
         self.priors = priors
         self.method = method
+        self.learner = learner
         self.test_prior = test_prior
         self.loss = loss
         self.model = model
@@ -350,7 +357,8 @@ class UnbagClassifier(Predicting):
 
     def _resolved_method(self) -> Method:
         """Return the method as an object; one training where it goes on from the last fit."""
-        method = get_method(self.method)
+        learner = {} if self.learner is None else {"learner": self.learner}
+        method = get_method(self.method, **learner)
         if not self._goes_on():
             return method
         if not method.is_single:

@@ -38,8 +38,9 @@ FORMAT_VERSION = 1
 # Kept elsewhere in the folder, or, as a path could be anyone's, not at all.
 ERROR_FIELDS = ("variances", "weights")  # of ShareErrors
 NO_SETTINGS = ("priors", "test_prior", "checkpoint")
-NOT_PLAIN = ("loss", "model", "random_state")  # may be objects that have no plain value
+NOT_PLAIN = ("loss", "model", "random_state", "learner")  # may be objects that have no plain value
 _TEXTS = ("method", "loss", "model", "batching", "device", "precision")
+_TEXTS_OR_NONE = ("learner",)
 _FLAGS = ("early_stopping", "standardize", "warm_start", "verbose")
 _MAX_ID_CHARACTERS = 1 << 27  # of an array of ids, in which each takes the space of the longest
 
@@ -150,17 +151,54 @@ class ResNet(Struct, tag_field="kind", tag="resnet20"):
     """The residual network of images."""
 
 
-class Tabular(Struct, tag_field="kind", tag="tabular"):
-    """A model of tables: numbers of features; trees, nodes, depth; networks, depth, width."""
+class Shares(Struct, tag_field="kind", tag="shares", forbid_unknown_fields=True):
+    """Models of shares: kinds and numbers of features, strengths of the penalty."""
 
     features: Annotated[list[tuple[Literal["linear", "steps", "waves"], Size]], Meta(max_length=3)]
     strengths: Annotated[int, Meta(ge=1, le=100)]
-    trees: dict[
-        Literal["forest", "boosting"], tuple[Size, Size, Annotated[int, Meta(ge=0, le=10_000)]]
+
+
+class Trees(Struct, tag_field="kind", tag="trees", forbid_unknown_fields=True):
+    """An ensemble of trees."""
+
+    n_trees: Size
+    n_nodes: Size
+    depth: Annotated[int, Meta(ge=0, le=10_000)]
+    is_boosted: bool
+    in_float32: bool
+
+
+class Layers(Struct, tag_field="kind", tag="layers", forbid_unknown_fields=True):
+    """Linear layers with an activation between them."""
+
+    hidden: Annotated[list[Size], Meta(max_length=100)]
+    activation: Literal["identity", "logistic", "relu", "tanh"]
+
+
+class Scaled(Struct, tag_field="kind", tag="scaled", forbid_unknown_fields=True):
+    """Trees or layers of columns that are scaled."""
+
+    inner: Trees | Layers
+
+
+class Networks(Struct, tag_field="kind", tag="networks", forbid_unknown_fields=True):
+    """Several multilayer perceptrons."""
+
+    count: Annotated[int, Meta(ge=1, le=1000)]
+    depth: Annotated[int, Meta(ge=1, le=100)]
+    width: Size
+
+
+PartName = Annotated[str, Meta(pattern="^[a-z_]{1,40}$")]
+
+
+class Tabular(Struct, tag_field="kind", tag="tabular"):
+    """A model of tables, of several parts."""
+
+    parts: Annotated[
+        dict[PartName, Shares | Trees | Layers | Scaled | Networks],
+        Meta(min_length=1, max_length=20),
     ]
-    networks: (
-        tuple[Annotated[int, Meta(ge=1, le=1000)], Annotated[int, Meta(ge=1, le=100)], Size] | None
-    )
 
 
 class Module(Struct, tag_field="kind", tag="module"):
@@ -187,7 +225,7 @@ class Description(Struct):
     versions: dict[str, Text]
     files: dict[str, str]
     settings: dict[str, Any]
-    not_saved: list[Literal["loss", "model", "random_state"]]
+    not_saved: list[Literal["loss", "model", "random_state", "learner"]]
     classes: Ids
     bags: Ids
     given_bags: Literal["used"] | Ids | None
@@ -215,18 +253,27 @@ class Description(Struct):
 
 
 class NotSaved:
-    """Stands where a loss function was that is not part of a saved model; using it is an error."""
+    """Stands where an object was that is not part of a saved model; using it is an error.
+
+    Parameters
+    ----------
+    name : str
+        The parameter.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def __call__(self, *_: Any) -> Any:
-        """Refuse to be a loss."""
+        """Refuse to be a function."""
         message = (
-            "loss was a function, which is not part of a saved model; give it again by "
-            "clf.set_params(loss=...) before another fit."
+            f"{self.name} was an object, which is not part of a saved model; give it again by "
+            f"clf.set_params({self.name}=...) before another fit."
         )
         raise InvalidInputError(message)
 
     def __repr__(self) -> str:
-        return "NotSaved()"
+        return f"NotSaved({self.name!r})"
 
 
 def plain_setting(name: str, value: Any) -> Any:
@@ -254,4 +301,6 @@ def check_settings(settings: dict[str, Any], known: list[str], not_saved: list[s
 
 
 def _kind(name: str) -> Any:
+    if name in _TEXTS_OR_NONE:
+        return Text | None
     return Text if name in _TEXTS else bool if name in _FLAGS else Number

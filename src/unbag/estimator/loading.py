@@ -180,7 +180,8 @@ class _Loading:
         network, k = self.given.network, len(self.classes)
         if isinstance(network, Module):
             return self._build_given(network, given)
-        options = msgspec.structs.asdict(network)
+        options = msgspec.to_builtins(network)
+        options.pop("kind")
         kind = str(network.__struct_config__.tag)
         if given is not None:
             got = type(given).__name__
@@ -311,8 +312,7 @@ class _Loading:
         check_choice("precision", settings.get("precision", "float32"), PRECISIONS)
         if settings.get("model") == "module":
             settings["model"] = module
-        if "loss" in not_saved:
-            settings["loss"] = NotSaved()
+        settings |= {name: NotSaved(name) for name in ("loss", "learner") if name in not_saved}
         if "random_state" in not_saved:
             settings["random_state"] = None
         if of_method:

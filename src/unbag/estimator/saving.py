@@ -43,12 +43,13 @@ from unbag.estimator.folder import (
 from unbag.estimator.loading import Arrays, load_model, logits_of, network_tensors
 from unbag.exceptions import ModelFolderError, NotSavedWarning
 from unbag.files import write_tensors
+from unbag.learners import STORED, LearnerModel
 from unbag.methods import Method
 from unbag.models import MLP, ResNet20
 from unbag.plain import to_plain
 from unbag.priors import ClassPriors, check_test_prior
-from unbag.schema import SchemaError
-from unbag.tabular import LearnerModel, TabularModel
+from unbag.schema import SchemaError, convert
+from unbag.tabular import TabularModel
 from unbag.validation import invalid, shorten
 
 __all__ = ["save_model", "unbag_version", "write_model"]
@@ -137,10 +138,19 @@ def _description(clf: UnbagClassifier) -> Description:
         stop_reason=str(clf.stop_reason_),
         method=clf.method_,
         method_settings=to_plain(clf.settings_),
-        given_method_settings=(
-            to_plain(clf.method.settings) if isinstance(clf.method, Method) else None
-        ),
+        given_method_settings=_method_settings(clf.method, not_saved),
     )
+
+
+def _method_settings(method: str | Method, not_saved: list[Any]) -> dict[str, Any] | None:
+    """Give the settings of a method that was given as an object, as plain values."""
+    if not isinstance(method, Method):
+        return None
+    settings = dict(method.settings)
+    if not isinstance(settings.get("learner"), str | None):
+        settings["learner"] = None
+        not_saved.append("learner")
+    return dict(to_plain(settings))
 
 
 def _tables(name: str, priors: ClassPriors) -> dict[str, Any]:
@@ -184,9 +194,9 @@ def _network(module: nn.Module) -> Linear | Mlp | ResNet | Tabular | Module:
     if type(module) is TabularModel:
         for part in module.parts.values():
             if isinstance(part, LearnerModel):
-                allowed = "left out, for the trees of method='tables', to be saved without a pickle"
+                allowed = f"one that can be saved without a pickle ({STORED})"
                 raise invalid("learner", allowed, type(part.learner).__name__)
-        return Tabular(**module.sizes)
+        return convert({"kind": "tabular", "parts": module.sizes}, Tabular)
     state = module.state_dict()
     odd = [name for name, value in state.items() if not isinstance(value, Tensor)]
     if odd:

@@ -16,8 +16,8 @@ from unbag.evaluation.probabilities import (
     check_probabilities,
     probability_metrics,
 )
-from unbag.evaluation.report import Evaluation
-from unbag.evaluation.trust import beyond_limits_warning, untestable_note
+from unbag.evaluation.report import SHOWN_MOVE, Evaluation
+from unbag.evaluation.trust import beyond_limits_warning, misfit_warning, untestable_note
 from unbag.evaluation.variances import SAMPLINGS, BagSample
 from unbag.exceptions import InvalidInputError, TrainingRowsWarning
 from unbag.identity import hash_rows, identify, share_known
@@ -122,14 +122,16 @@ def evaluate_predictions(
     sample = BagSample.of(rest, table_of_counts.sum(1), sampling, held_out)
     core = Core(table_of_counts, rest, sample, pi, inverse, rows)
     z = float(stats.norm.ppf(0.5 + level / 2))
+    beyond = core.errors_beyond_limits(OVERALL_METRICS["accuracy"])  # by chance alone
+    core.allow_misfit(level)
     overall = {name: core.overall(metric, z) for name, metric in OVERALL_METRICS.items()}
     by_class = core.by_class(z)
     accuracy = overall["accuracy"]
-    beyond = core.errors_beyond_limits(OVERALL_METRICS["accuracy"])
-    warning, note = beyond_limits_warning(accuracy, beyond), untestable_note(rest)
+    impossible, note = beyond_limits_warning(accuracy, beyond), untestable_note(rest)
+    warnings = (impossible, misfit_warning(core.misfit))
     extra = None
     if chances is not None:
-        extra = probability_metrics(chances, bag_index, rest, core.pi, level, clusters)
+        extra = probability_metrics(chances, bag_index, rest, core.pi, level, clusters, core.excess)
     return Evaluation(
         classes=table.classes,
         confusion=core.raw,
@@ -141,7 +143,7 @@ def evaluate_predictions(
         precision=by_class["precision"],
         f1=by_class["f1"],
         predicted_share=by_class["predicted_share"],
-        projected=core.projected(),
+        projected=core.projected,
         cost=None if costs is None else core.cost(costs, z),
         probabilities=extra,
         test_prior=core.pi,
@@ -152,7 +154,10 @@ def evaluate_predictions(
         inverse=core.inverse.kind,
         held_out_share=held_out,
         design_effect=core.design_effect(core.inverse.weights(np.diag(core.pi))),
-        warnings=() if warning is None else (warning,),
+        misfit=core.misfit,
+        tolerated_drift=core.tolerated_drift(SHOWN_MOVE),
+        trustworthy=impossible is None,
+        warnings=tuple(warning for warning in warnings if warning is not None),
         notes=() if note is None else (note,),
     )
 

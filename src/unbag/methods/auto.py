@@ -1,8 +1,9 @@
 """``auto``: the method that suits bags and network, by rules that can be read and printed."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from unbag.learners import check_learner
 from unbag.methods.base import Method, Trainings
 from unbag.methods.consistency import Consistency
 from unbag.methods.crossfit import CrossFit
@@ -21,22 +22,25 @@ _MOST_ROWS = 200_000
 class Auto(Method):
     """The method that suits bags and network; the first rule that holds decides.
 
-    1. The loss is not cross-entropy: ``u-prr``, since the likelihoods need cross-entropy.
-    2. Every bag has one class: ``bag-likelihood``, which is then plain cross-entropy.
-    3. Training stops early, or goes on from the last fit: ``matched-likelihood``, a method of one
+    1. A learner is given: ``tables`` with it.
+    2. The loss is not cross-entropy: ``u-prr``, since the likelihoods need cross-entropy.
+    3. Every bag has one class: ``bag-likelihood``, which is then plain cross-entropy.
+    4. Training stops early, or goes on from the last fit: ``matched-likelihood``, a method of one
        training.
-    4. Rows are a table of at most 200,000, and nothing about a network is asked for (``model``, its
+    5. Rows are a table of at most 200,000, and nothing about a network is asked for (``model``, its
        sizes, epochs, batch size, learning rate and weight decay are at their defaults): ``tables``.
-    5. The network is a residual one, given by name or as a module, shares are not weak and bags
+    6. The network is a residual one, given by name or as a module, shares are not weak and bags
        are not small: ``consistency``, one training on augmented images.
-    6. There are more than 200,000 rows: ``matched-likelihood``, since the 8 to 19 trainings or more
+    7. There are more than 200,000 rows: ``matched-likelihood``, since the 8 to 19 trainings or more
        of ``crossfit`` take long, and its soft labels gain least where rows are many.
-    7. Otherwise ``crossfit``.
+    8. Otherwise ``crossfit``.
 
     Parameters
     ----------
     one_training : bool
         Whether methods of more than one training are ruled out.
+    learner : str or classifier, optional
+        That of ``tables``, which is chosen then.
 
     Examples
     --------
@@ -57,9 +61,16 @@ class Auto(Method):
     summary = "the one of these that suits bags and network"
     is_single: ClassVar[bool] = True  # where it has to be
     one_training: bool = False
+    learner: Any = None
+
+    def __post_init__(self) -> None:
+        if self.learner is not None:
+            check_learner(self.learner)
 
     def choose(self, job: Job) -> tuple[Method, str]:
         """Return the method and the reason for it."""
+        if self.learner is not None:
+            return Tables(learner=self.learner), "a learner is given"
         if job.loss != "cross-entropy":
             return UPRR(), "the loss is not cross-entropy"
         if are_pure(job.theta):

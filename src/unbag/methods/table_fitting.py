@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import log_softmax
-from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
 from torch import nn
 
 from unbag.evaluation import error_table
 from unbag.identity import identify
+from unbag.learners import LearnerModel, as_module, fit_learner
 from unbag.methods.base import Task, Trainings
 from unbag.methods.evidence import evidence_weights
 from unbag.methods.job import Job
@@ -28,7 +28,7 @@ from unbag.methods.soft_labels import (
 )
 from unbag.models import build_model
 from unbag.priors import prior_shift
-from unbag.tabular import FEATURES, Features, LearnerModel, Networks, TabularModel
+from unbag.tabular import FEATURES, Features, Networks, TabularModel
 from unbag.training import Fit, Replica
 from unbag.trees import TreeEnsemble
 
@@ -96,8 +96,7 @@ class TableFitting:
             if not any(fit.diverged for fit in fits):
                 weight = self._weight_of_networks(fits, out_of_bag)
         else:
-            (learner,) = yield [Task(self._learner_name, lambda: self._learn(targets))]
-            parts["learner"] = learner
+            (parts["learner"],) = yield [Task(self._learner_name, lambda: self._last(targets))]
         weights = [(1 - weight) / len(parts)] * len(parts)
         if weight >= _LEAST_WEIGHT:
             parts["networks"] = Networks([fit.module for fit in fits])
@@ -136,9 +135,8 @@ class TableFitting:
             log_p = np.empty(targets.shape)
             for left_out in np.unique(fold):
                 rows = np.flatnonzero(fold != left_out)
-                learner = self._learn(targets, rows)
-                with torch.no_grad():
-                    log_p[fold == left_out] = learner(torch.as_tensor(self.x[fold == left_out]))
+                learner = LearnerModel(*self._learn(targets, rows), targets.shape[1])
+                log_p[fold == left_out] = learner(torch.as_tensor(self.x[fold == left_out]))
             return log_p
 
         return Task(f"{self._learner_name}, round {number + 1}", run)
@@ -151,19 +149,21 @@ class TableFitting:
 
     @property
     def _learner_name(self) -> str:
-        return type(self.settings.learner).__name__
+        learner = self.settings.learner
+        return learner if isinstance(learner, str) else type(learner).__name__
 
     def _learn(
-        self, targets: NDArray[np.float32], rows: NDArray[np.int64] | None = None
-    ) -> LearnerModel:
-        """Fit the given learner to soft labels of some rows, by default all."""
-        rows = np.arange(len(self.x)) if rows is None else rows
+        self, targets: NDArray[np.float32], rows: NDArray[np.int64]
+    ) -> tuple[Any, NDArray[np.int64]]:
+        """Fit the given learner to soft labels of some rows; return it with its classes."""
         x, label, weight = self._once_per_class(targets, rows)
-        learner = clone(self.settings.learner)
-        if "random_state" in learner.get_params() and learner.get_params()["random_state"] is None:
-            learner.set_params(random_state=self.job.seed)
-        learner.fit(x, label, sample_weight=weight)
-        return LearnerModel(learner, targets.shape[1])
+        settings = self.settings
+        return fit_learner(settings.learner, x, label, weight, self.job.seed, settings.trees)
+
+    def _last(self, targets: NDArray[np.float32]) -> nn.Module:
+        """Fit the given learner to all rows, as tensors where it has any."""
+        learner, classes = self._learn(targets, np.arange(len(targets)))
+        return as_module(learner, classes, targets.shape[1], self.x)
 
     def _once_per_class(
         self, targets: NDArray[np.float32], rows: NDArray[np.int64]

@@ -20,6 +20,7 @@ r"""``tables``: models of shares, trees on soft labels, and as much trust as bag
 from dataclasses import dataclass, replace
 from typing import Any
 
+from unbag.learners import check_learner
 from unbag.methods.base import Method, Trainings
 from unbag.methods.job import Job
 from unbag.methods.table_fitting import TableFitting
@@ -38,11 +39,12 @@ class Tables(Method):
         Forests on soft labels, each on those that the one before gave.
     trees : int
         Trees of each forest, and iterations of boosting.
-    learner : classifier, optional
-        A classifier of scikit-learn, or of a library with the same interface, that takes the place
-        of the forest and the boosted trees. It must have ``predict_proba`` and take
-        ``sample_weight``; a Pipeline takes none. Each row is given once per class, with its soft
-        label as the weight, and five folds predict each other. Such a model cannot be saved.
+    learner : str or classifier, optional
+        What takes the place of the forest, the boosted trees and the networks: "trees",
+        "extra-trees", "boosting", "linear", "mlp", or a classifier of scikit-learn, or of a library
+        with the same interface, that has ``predict_proba`` and takes ``sample_weight``; in a
+        Pipeline the last step must. Each row is given once per class, with its soft label as the
+        weight, and five folds predict each other.
 
     Examples
     --------
@@ -64,10 +66,7 @@ class Tables(Method):
 
     def __post_init__(self) -> None:
         if self.learner is not None:
-            for needed in ("fit", "predict_proba", "get_params"):
-                if not hasattr(self.learner, needed):
-                    allowed = "a classifier of scikit-learn with predict_proba and sample_weight"
-                    raise invalid("learner", allowed, repr(self.learner))
+            check_learner(self.learner)
         check_number("rounds", self.rounds, low=1, integer=True)
         check_number("trees", self.trees, low=1, integer=True)
 

@@ -66,6 +66,7 @@ def _rehearse(clf: UnbagClassifier) -> None:
     clf.test_prior = None  # its classes are not known yet
     if callable(clf.model):  # as modules are
         clf.model = "linear"  # the user's own is made for other rows
-    pixels = np.zeros((2, 1, 1, 1), dtype=np.uint8)  # images, which every network takes
-    bags = Bags(pixels, [0, 1], np.eye(2))
+    # Images for a network of images; everything else takes a table.
+    shape, kind = ((2, 1, 1, 1), np.uint8) if clf.model == "resnet20" else ((2, 1), np.float32)
+    bags = Bags(np.zeros(shape, dtype=kind), [0, 1], np.eye(2))
     rehearse(clf.prepare_bags(bags, held_out=bags))

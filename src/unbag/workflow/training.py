@@ -20,6 +20,7 @@ from unbag.files import discard, discarded, write_whole
 from unbag.inspection import Inspection
 from unbag.io import TableEncoding
 from unbag.priors import risk_weights
+from unbag.report import ModelVerdict
 from unbag.selection import TuningResult, tune
 from unbag.selection.tuning import SCORERS
 from unbag.validation import check_choice, check_number, import_optional, invalid
@@ -65,6 +66,8 @@ class TrainedModel:
         Of the rows and priors, before training.
     evaluation : Evaluation or None
         On rows that took no part in training; None where there are none, or too few.
+    verdict : ModelVerdict
+        Whether to use the model.
     warnings, notes : tuples of str
         What speaks against trusting the model; what else a user should know.
     tuning : TuningResult or None
@@ -75,6 +78,7 @@ class TrainedModel:
     classifier: UnbagClassifier
     inspection: Inspection
     evaluation: Evaluation | None
+    verdict: ModelVerdict
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
     tuning: TuningResult | None = None
@@ -89,6 +93,7 @@ class TrainedModel:
             "verdict": self.inspection.verdict,
             "reasons": self.inspection.reasons,
             "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
+            "model_verdict": self.verdict.to_dict(),
             "warnings": list(self.warnings),
             "notes": list(self.notes),
         }
@@ -299,9 +304,16 @@ class _Run:
             for name, content in results.items():
                 write_whole(folder / name, json.dumps(content, indent=1) + "\n")
             write_report(judgement.report, folder / REPORT)
-        notes = self.inputs.notes
-        warnings = judgement.warnings
-        return TrainedModel(output, clf, self.inspection, evaluation, warnings, notes, tuning)
+        return TrainedModel(
+            output,
+            clf,
+            self.inspection,
+            evaluation,
+            judgement.verdict,
+            judgement.warnings,
+            self.inputs.notes,
+            tuning,
+        )
 
 
 @contextmanager

@@ -324,7 +324,6 @@ def test_a_damaged_checkpoint_is_thrown_away(tmp_path):
         with pytest.warns(DiscardedWorkWarning, match="The checkpoint .* was damaged"):
             again = train(make_replicas(), device="cpu", checkpoint=tmp_path)
         assert_identical(again, undisturbed)
-    assert path.read_bytes() == whole
 
 
 def test_a_checkpoint_under_a_wrong_name_is_not_used(tmp_path):

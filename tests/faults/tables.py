@@ -63,9 +63,10 @@ def kills(folder: Path, number: str, seed: str) -> int:
     names = [kind.name for kind in SIGNALS]
     print_row("command", *names, "kills", "wrong", "seconds")
     total: Counter[str] = Counter()
+    shares = [1 if command.startswith("tune") else 4 for command in COMMANDS]  # it takes longest
     for i, command in enumerate(COMMANDS):
         start = time.perf_counter()
-        each = -(-(int(number) - total["kills"]) // (len(COMMANDS) - i))
+        each = -(-(int(number) - total["kills"]) * shares[i] // sum(shares[i:]))
         found = run("kills.py", command, folder, max(0, each), int(seed) + i)
         counts = Counter({name: found["kills"].get(name, 0) for name in names})
         counts |= {"kills": counts.total(), "wrong": len(found["wrong"])}

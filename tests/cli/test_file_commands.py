@@ -70,7 +70,7 @@ def test_every_option_of_fit_reaches_the_model(folder):
         "--model mlp --depth 2 --width 8 --dropout 0.1 --epochs 3 --batch-size 50 "
         "--learning-rate 0.01 --weight-decay 0.001 --early-stopping --n-iter-no-change 5 "
         "--validation-share 0.3 --evaluation-share 0.25 --calibrate --sampling exact --level 0.9 "
-        "--precision float64 --title Title --seed 4 --device cpu"
+        "--precision float64 --title Title --seed 4 --device cpu --time-limit 1000"
     )
     printed = as_json(command)
     assert printed["model"] == "new"
@@ -88,6 +88,7 @@ def test_every_option_of_fit_reaches_the_model(folder):
         "weight_decay": 0.001,
         "early_stopping": True,
         "n_iter_no_change": 5,
+        "time_limit": 1000,
         "precision": "float64",
         "random_state": 4,
         "device": "cpu",
@@ -105,6 +106,15 @@ def test_every_option_of_fit_reaches_the_model(folder):
     first, second = content(folder / "new"), content(folder / "again")
     assert first["model.safetensors"] == second["model.safetensors"]
     assert as_json("fit --config new/config.toml --output third --epochs 1")["epochs"] == 1
+
+
+def test_a_learner_and_all_that_comes_after(folder):
+    done(f"fit {GIVEN} --method tables --learner linear --set rounds=1 --output new")
+    clf = unbag.load_model("new")
+    assert (clf.method_, clf.learner) == ("tables", "linear")
+    done("predict new other.parquet --key id --output p.csv")
+    done("evaluate new other.parquet")
+    assert (folder / "p.csv").read_text().count("\n") > 10
 
 
 def test_flood_level_and_overwrite(folder):

@@ -130,6 +130,7 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
     "weight_decay": option(float | None, "In Adam's L2 form.", "by method and rows"),
     "early_stopping": option(bool, "Keep the epoch of the smallest label-free error."),
     "n_iter_no_change": option(int, "Epochs without a smaller error that end early stopping."),
+    "time_limit": option(float | None, "Seconds that training may take.", "none"),
     "validation_share": option(float, "Share of the rows that watch training, or rank trials."),
     "evaluation_share": option(float, "Share of the rows kept apart to judge the model."),
     "calibrate": option(

@@ -13,7 +13,14 @@ _OF_CLASSIFIER = (
     *("method", "learner", "method_settings", "test_prior", "model", "depth", "width"),
     *("epochs", "batch_size", "precision", "device"),
 )
-_NOT_SEARCHED = ("dropout", "learning_rate", "weight_decay", "early_stopping", "n_iter_no_change")
+_NOT_SEARCHED = (
+    "dropout",
+    "learning_rate",
+    "weight_decay",
+    "early_stopping",
+    "n_iter_no_change",
+    "time_limit",
+)
 
 
 @with_options_of(fit_files, (*_OF_CLASSIFIER, *_NOT_SEARCHED))

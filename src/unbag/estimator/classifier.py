@@ -115,9 +115,9 @@ class UnbagClassifier(Predicting):
         With early stopping, the epoch whose weights were kept.
     calibration_ : Calibration or None
         Set by :meth:`calibrate`; crossfit and consistency set a temperature themselves.
-    encoding_ : object or None
-        How columns of files became these rows, where they were read by ``unbag.io``; a saved model
-        holds it. The caller sets it after fit.
+    encoding_ : TableEncoding or None
+        How the columns of a table or file became rows, and what was left out (``left_out``,
+        ``notes``); a saved model holds it. ``encoding_.transform(table)`` gives the rows.
     stop_reason_ : str
         Why training ended. crossfit and consistency also say how often they name the right bag of
         held-out rows, compared with chance.
@@ -207,25 +207,34 @@ class UnbagClassifier(Predicting):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: Any = None,
         *,
+        bag: str | None = None,
         test_set: tuple[Any, Any] | None = None,
     ) -> Self:
         """Learn from rows and their bag ids.
 
         Parameters
         ----------
-        X : array, Tensor or DataFrame of shape (n, d), or images (n, C, H, W) or (n, H, W)
+        X : array, Tensor, sparse matrix or table of shape (n, d), or images (n, C, H, W), (n, H, W)
+            A table is a DataFrame of pandas or polars, or whatever has ``__arrow_c_stream__``.
+            One that holds numbers alone is taken as scikit-learn takes it. With ``bag``, or with
+            text, dates, categories or missing values, its columns are encoded as those of files
+            are (:class:`unbag.io.TableEncoding`): ``encoding_`` says how, and what was left out.
+            Columns are then found by their names in ``predict``, and further ones are ignored.
         y : array of shape (n,)
-            The bag id of every row (the class, where ``priors`` is None).
+            The bag id of every row (the class, where ``priors`` is None). A column of X that holds
+            the same is not learned from.
         sample_weight : array of shape (n,), optional
             Weight of every row in the means of its bag; rows of weight 0 are left out.
+        bag : str, optional
+            In place of y, the column of X that holds the bag ids.
         test_set : (X, labels), optional
             Labelled rows whose error is recorded in ``history_`` each epoch, for research; it
             changes nothing else.
         """
-        return self._train(self.prepare(X, y, sample_weight, test_set=test_set))
+        return self._train(self.prepare(X, y, sample_weight, bag=bag, test_set=test_set))
 
     def fit_bags(self, bags: Bags, *, held_out: Bags | None = None) -> Self:
         """Learn from rows and their bag ids in the form of Bags, without copying the rows.
@@ -251,16 +260,17 @@ class UnbagClassifier(Predicting):
     def prepare(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: Any = None,
         *,
+        bag: str | None = None,
         test_set: tuple[Any, Any] | None = None,
     ) -> ClassifierJob:
         """Check the arguments of :meth:`fit` and make the job that it trains.
 
         With :meth:`take` many estimators can be trained as one stack by ``fit_many``.
         """
-        X, ids = self._check_rows(X, y)
+        X, ids, encoding = self._check_rows(X, y, bag)
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(
@@ -270,7 +280,7 @@ class UnbagClassifier(Predicting):
             if not keep.any():
                 raise invalid("sample_weight", "positive for at least one row", "zero for all")
             X, ids, weight = X[keep], ids[keep], weight[keep]
-        bags = Bags(X, ids, self._check_priors(ids))
+        bags = Bags(X, ids, self._check_priors(ids), encoding=encoding)
         return self._prepare(bags, weight=weight, test_set=test_set)
 
     def prepare_bags(self, bags: Bags, *, held_out: Bags | None = None) -> ClassifierJob:
@@ -309,7 +319,7 @@ class UnbagClassifier(Predicting):
             batching=self.batching,
             seed=seed,
             sample_weight=weight,
-            test=self._check_test_set(test_set, table, bags.row_shape, scaler),
+            test=self._check_test_set(test_set, table, bags.row_shape, scaler, given.encoding),
             held_out=held_out,
             patience=self.n_iter_no_change if self.early_stopping else None,
             given=given,
@@ -336,7 +346,7 @@ class UnbagClassifier(Predicting):
         self.test_prior_: Any = fit.test_prior
         self.output_prior_: Any = fit.output_prior
         self.calibration_: Calibration | None = fit.calibration
-        self.encoding_: Any = None
+        self.encoding_ = job.given.encoding
         self.row_hashes_ = sketch(hash_rows(job.given.source, job.given.rows))
         return self
 

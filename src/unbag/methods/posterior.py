@@ -33,7 +33,7 @@ def balanced_posterior(
     weight: _Floats | None = None,
     *,
     balanced: bool = True,
-    half_trusted_rows: float = HALF_TRUSTED_ROWS,
+    half_trusted_rows: float | _Floats = HALF_TRUSTED_ROWS,
 ) -> NDArray[np.float32]:
     r"""Posterior of every row given its bag, whose mean over the bag is the bag's shares.
 
@@ -51,8 +51,13 @@ def balanced_posterior(
     weight : array of shape (n,), optional
     balanced : bool, default=True
         Otherwise g = 1.
+<<<<<<< HEAD
     half_trusted_rows : float, default=30
         Rows at which the shares of a bag count half; 0 where shares were counted in these rows.
+=======
+    half_trusted_rows : float or array of shape (M, 1), default=30
+        Rows at which the shares of a bag count half; 0 where they are those of these very rows.
+>>>>>>> main
 
     Examples
     --------

@@ -23,7 +23,8 @@ class Biased(Objective):
     ----------
     priors : ClassPriors, array, dict or DataFrame of shape (M, K)
     bag_shares : array of shape (M,), optional
-        n_m/n. By default the shares in the batch, which are right for batches drawn from all rows at random.
+        n_m/n. By default the shares in the batch, which are right for batches drawn from all rows
+        at random.
     loss : str or callable, default="cross-entropy"
 
     Examples

@@ -51,13 +51,8 @@ def balanced_posterior(
     weight : array of shape (n,), optional
     balanced : bool, default=True
         Otherwise g = 1.
-<<<<<<< HEAD
-    half_trusted_rows : float, default=30
-        Rows at which the shares of a bag count half; 0 where shares were counted in these rows.
-=======
     half_trusted_rows : float or array of shape (M, 1), default=30
-        Rows at which the shares of a bag count half; 0 where they are those of these very rows.
->>>>>>> main
+        Rows at which the shares of a bag count half; 0 where shares were counted in these rows.
 
     Examples
     --------

@@ -128,13 +128,3 @@ def test_whitening_is_charged_by_features_spare_bags_and_rows(monkeypatch):
     X, bag = rows_of(non_square(3, random_state=0), 60)
     alike_test(X, bag, non_square(3, random_state=0))
     assert charged == [(4, 6 - 3, 360 - 6), *4 * [(1, 6 - 3, 360 - 6)]]  # all, then each
-
-
-def test_bags_of_few_rows_take_the_covariance_within_all_bags():
-    rows, sizes = np.random.default_rng(0).normal(size=(15, 2)), np.array([8, 3, 4])
-    means, covariances = alike._moments(rows, sizes)
-    parts = np.split(rows, [8, 11])
-    np.testing.assert_allclose(means, [part.mean(0) for part in parts])
-    np.testing.assert_allclose(covariances[0], np.cov(parts[0].T))
-    pooled = sum(np.cov(part.T) * (len(part) - 1) for part in parts) / (15 - 3)
-    np.testing.assert_allclose(covariances[1:], [pooled, pooled])

@@ -23,13 +23,13 @@ from unbag.estimator.classifier import UnbagClassifier
 from unbag.estimator.description import Ids
 from unbag.estimator.graph import Graph, add_linear, add_mlp
 from unbag.estimator.graph_of_tables import add_tabular
-from unbag.estimator.saving import unbag_version
 from unbag.exceptions import UnbagError
 from unbag.files import new_file
 from unbag.models import MLP, ResNet20
 from unbag.priors import prior_shift
 from unbag.tabular import TabularModel
 from unbag.validation import import_optional, invalid
+from unbag.version import unbag_version
 
 __all__ = ["export_onnx"]
 
@@ -78,7 +78,7 @@ def export_onnx(clf: UnbagClassifier, path: str | os.PathLike[str]) -> Path:
     plain.__dict__.pop("feature_names_in_", None)
     rows = _rows_to_check(plain)
     # Rows of float32 would be scaled in float32, and less exactly than the graph does it.
-    expected = plain.predict_proba(rows if clf.bytes_ else rows.astype(np.float64))
+    expected = plain.predict_proba(rows if clf.scaler_ is None else rows.astype(np.float64))
 
     model = _model(plain)
     onnx.helper.set_model_props(model, _metadata(clf))

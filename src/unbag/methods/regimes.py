@@ -11,8 +11,8 @@ This table is the only place where its defaults branch. Reasons, by column:
   would crawl, so rounds take whole steps, and MLPs may have more of them.
 - ``sharpening``: exponent of the probabilities before they are balanced. Networks trained on labels
   that say little regress to the mean.
-- ``standard_errors``, ``early_loss``, ``keeps_best``: with weak shares the likelihood of bags is noisy, so a
-  round must be clearly worse before it is dropped.
+- ``standard_errors``, ``early_loss``, ``keeps_best``: with weak shares the likelihood of bags is
+  noisy, so a round must be clearly worse before it is dropped.
 """
 
 from dataclasses import dataclass, replace

@@ -92,6 +92,9 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
     "bag": option(str | None, "Column of bag ids.", False),
     "columns": option(list[str] | None, "A column to learn from; may be repeated.", "all"),
     "leave_out": option(list[str], "A column not to use; may be repeated.", False),
+    "keep": option(
+        list[str], "A column to use though it tells which bag a row is in; may be repeated.", False
+    ),
     "key": option(list[str], "A column that names rows; may be repeated.", "row number"),
     "prior": option(str | None, "Class shares where the rows come from: yes=0.3,no=0.7.", False),
     "probabilities": option(bool, "Write probabilities too."),

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from unbag.bags import Bags
+from unbag.drawing import draw_curve
 from unbag.estimator import UnbagClassifier
 from unbag.evaluation import Evaluation, evaluate
 from unbag.exceptions import InvalidInputError, TrainingDivergedError
@@ -16,6 +17,7 @@ from unbag.fingerprint import fingerprint
 from unbag.identity import hash_rows
 from unbag.methods import METHODS, Method, fit_many, get_method, shortened
 from unbag.selection.scorers import accuracy_scorer, likelihood_scorer
+from unbag.summary import Shown, Summary, data_frame
 from unbag.validation import check_choice, check_number, import_optional, invalid
 
 __all__ = ["DEFAULT_SEARCH", "TuningResult", "tune"]
@@ -40,7 +42,7 @@ _ROUND = "outcomes of the round from trial "  # before the number of its first t
 
 
 @dataclass(frozen=True, eq=False)
-class TuningResult:
+class TuningResult(Shown):
     """What a search found.
 
     Attributes
@@ -68,6 +70,40 @@ class TuningResult:
     trials: list[dict[str, Any]]
     training: Bags
     held_out: Bags
+
+    def summary(self) -> Summary:
+        """Give the trials, best first, and the evaluation of the chosen model."""
+        ended = [trial for trial in self.trials if trial["score"] is not None]
+        ended.sort(key=lambda trial: -trial["score"])
+        rows = [
+            (trial["number"], f"{trial['score']:.4f}", trial["state"], _settings_text(trial))
+            for trial in ended
+        ]
+        title = f"{len(self.trials)} trials; the best score is {self.best_score:.4f}"
+        accuracy = self.evaluation.accuracy
+        sentence = (
+            f"On rows that chose nothing the accuracy is {accuracy:.1%} ({accuracy.low:.1%} to "
+            f"{accuracy.high:.1%}), estimated without labels."
+        )
+        columns = ("trial", "score", "state", "settings")
+        return Summary(title, columns, rows, [sentence, *self.evaluation.warnings])
+
+    def to_frame(self) -> Any:
+        """Give a DataFrame of pandas with one row per trial: number, score, state, settings."""
+        names = sorted({name for trial in self.trials for name in trial["params"]})
+        columns = {key: [t[key] for t in self.trials] for key in ("number", "score", "state")}
+        settings = {name: [t["params"].get(name) for t in self.trials] for name in names}
+        return data_frame({**columns, **settings}, index="number")
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the score of each trial, and the best so far, with matplotlib; return the axes."""
+        ended = [trial for trial in self.trials if trial["score"] is not None]
+        numbers = [trial["number"] for trial in ended]
+        scores = np.array([trial["score"] for trial in ended])
+        lines = {"best so far": np.maximum.accumulate(scores)}
+        ax = draw_curve(numbers, lines, "trial", "score (larger is better)", ax)
+        ax.plot(numbers, scores, "o", color="grey", markersize=4)
+        return ax
 
 
 def tune(
@@ -384,3 +420,7 @@ def _fingerprint(
 
 
 _NO_RESULT = ("verbose", "checkpoint", "random_state")  # trials have that of the search
+
+
+def _settings_text(trial: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in trial["params"].items()) or "as given"

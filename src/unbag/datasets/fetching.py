@@ -187,16 +187,16 @@ def _is_whole(path: Path, checksum: str) -> bool:
     """Whether the file is there; one that is there and wrong is an error."""
     if not path.exists():
         return False
-    found = _checksum(path, checksum.partition(":")[0])
-    if found != checksum:
+    actual = _checksum(path, checksum.partition(":")[0])
+    if actual != checksum:
         remedy = "delete it, or download it anew with force=True (--force)."
-        raise invalid(str(path), f"the upstream file, {checksum}", found, remedy)
+        raise invalid(str(path), f"the upstream file, {checksum}", actual, remedy)
     return True
 
 
 def _check(part: Path, checksum: str, what: str) -> None:
-    found = _checksum(part, checksum.partition(":")[0])
-    if found != checksum:
-        got = f"{part.stat().st_size} bytes of {found}"
+    actual = _checksum(part, checksum.partition(":")[0])
+    if actual != checksum:
+        got = f"{part.stat().st_size} bytes of {actual}"
         cause = "it was cut off, or something on the way answered in its place"
         raise DownloadError(f"{what} must be {checksum}, got {got}; {cause}: try again.")

@@ -50,7 +50,7 @@ from unbag.plain import to_plain
 from unbag.priors import ClassPriors, check_test_prior
 from unbag.schema import SchemaError, convert
 from unbag.tabular import TabularModel
-from unbag.validation import invalid, shorten
+from unbag.validation import invalid, reads_tables, shorten
 
 __all__ = ["save_model", "unbag_version", "write_model"]
 
@@ -77,7 +77,7 @@ def write_model(clf: UnbagClassifier, folder: Path, *, stacklevel: int = 2) -> N
         write_tensors(folder / WEIGHTS, _arrays(clf), {"format": "pt"})
     except OSError as error:
         raise refusal(folder / WEIGHTS, f"it cannot be written ({error})") from None
-    encoding = getattr(clf, "encoding_", None)
+    encoding = clf.encoding_
     if encoding is not None:
         write_json(folder / ENCODING, encoding.to_dict())
     description.files = {path.name: digest(path) for path in sorted(folder.iterdir())}
@@ -103,6 +103,8 @@ def _description(clf: UnbagClassifier) -> Description:
         full = ClassPriors.of(clf.priors)
         given_bags = "used" if full.equals(table) else Ids.of(full.bag_ids)
     names = getattr(clf, "feature_names_in_", None)
+    if reads_tables(clf.encoding_):  # which has the names
+        names = None
     prior = clf.test_prior
     if prior is not None:
         matched = check_test_prior(prior, clf.classes_)

@@ -29,6 +29,8 @@ from unbag.validation import (
     check_choice,
     check_number,
     invalid,
+    is_table,
+    reads_tables,
     shorten,
     warn_replaced,
 )
@@ -230,7 +232,7 @@ def evaluate(
     estimator : UnbagClassifier, a Pipeline that ends in one, or any classifier
         It needs ``predict``; with ``predict_proba`` and ``classes_`` as well, probabilities are
         evaluated too.
-    X : array or DataFrame of shape (n, ...), or Bags
+    X : array or table of shape (n, ...), or Bags
         Rows that the classifier was not trained on; a warning tells how many were. They may be
         memory-mapped and larger than memory.
     bag_ids : array of shape (n,)
@@ -255,8 +257,11 @@ def evaluate(
         bag_ids, default_priors, selected = X.bag_ids, X.priors, X
         if not hasattr(estimator, "output_prior_"):  # only ours reads Bags part by part
             X = X.X
-    predicted = estimator.predict(X)
     last, rows = _last_step(estimator, X)
+    if is_table(rows) and reads_tables(getattr(last, "encoding_", None)):
+        rows = last.encoding_.transform(rows)  # once, instead of in every prediction
+        X = rows if last is estimator else X
+    predicted = estimator.predict(X)
     if priors is None and hasattr(last, "output_prior_"):  # other libraries' priors are no tables
         default_priors = last.priors if default_priors is None else default_priors
         priors = last.priors_ if default_priors is None else default_priors
@@ -302,6 +307,8 @@ def _last_step(estimator: Any, rows: Any) -> tuple[Any, Any]:
 
 def _numbers(rows: Any) -> Any:
     """Rows as an array or tensor, else None: a text or a sparse row is not recognised."""
+    if hasattr(rows, "toarray"):
+        return None
     with contextlib.suppress(InvalidInputError):
         return check_rows(rows)[0]
     return None

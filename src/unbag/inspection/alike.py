@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from unbag.io.frames import rows_of
 from unbag.priors import RANK_TOLERANCE, ClassPriors, ShareErrors
-from unbag.rows import Rows, check_rows
+from unbag.rows import Rows
 from unbag.validation import as_generator, check_choice, invalid, warn_replaced
 
 __all__ = [
@@ -138,7 +139,7 @@ def alike_test(
     True
     """
     table = ClassPriors.of(priors)
-    rows, _ = check_rows(X)
+    rows, _, _ = rows_of(X, bag_ids)
     index = table.encode(bag_ids)
     if len(index) != len(rows):
         raise invalid("bag_ids", f"of length {len(rows)}, one for each row of X", len(index))

@@ -25,8 +25,9 @@ from unbag.inspection.geometry import (
 )
 from unbag.inspection.precision import even_confusion, relative_sensitivity
 from unbag.inspection.reading import read_bag_index, read_sizes
+from unbag.io.frames import rows_of
 from unbag.priors import ClassPriors, check_test_prior, risk_weights
-from unbag.rows import Rows, check_rows
+from unbag.rows import Rows
 from unbag.validation import check_choice, check_number, invalid, shorten, warn_replaced
 
 __all__ = ["inspect"]
@@ -154,7 +155,7 @@ def _read_rows(
     counts = np.bincount(index, minlength=table.n_bags)
     if X is None:
         return None, None, index, counts
-    rows, names = check_rows(X)
+    rows, names, _ = rows_of(X, bag_ids)
     if len(index) != len(rows):
         raise invalid("bag_ids", f"of length {len(rows)}, one for each row of X", len(index))
     if sizes is not None:

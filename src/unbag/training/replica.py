@@ -95,7 +95,7 @@ class PseudoLabels:
     Parameters
     ----------
     purity : float
-        Share of the pseudo-labels that should be right, by the network's own calibrated word.
+        Share of the pseudo-labels that should be right, according to the calibrated network.
     threshold : float, optional
         Confidence that a label needs, in place of one that follows from ``purity``.
     teacher : bool
@@ -184,7 +184,7 @@ class Replica:
     augmentation : Augmentation, optional
         Train on changed rows.
     pseudo_labels : PseudoLabels, optional
-        Train on augmented rows and on labels of the network's own; needs ``predicted``, rows that
+        Train on augmented rows and on labels that the network gives; needs ``predicted``, rows that
         are not trained on.
     predicted : Bags, optional
         Rows whose logits come back with the fit.

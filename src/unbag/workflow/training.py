@@ -18,7 +18,6 @@ from unbag.evaluation import Evaluation
 from unbag.exceptions import UnbagError
 from unbag.files import discard, write_whole
 from unbag.inspection import Inspection
-from unbag.io import TableEncoding
 from unbag.priors import risk_weights
 from unbag.report import ModelVerdict
 from unbag.selection import TuningResult, tune
@@ -236,8 +235,8 @@ def tune_files(
         _adapt(clf, run.inputs)
         with _naming_the_cause():
             result = tune(
-                run.inputs.rows.X,
-                run.inputs.bag_ids,
+                run.inputs.bags(),
+                None,
                 clf,
                 n_trials=trials,
                 scoring=scoring,
@@ -289,7 +288,6 @@ class _Run:
         tuning: TuningResult | None = None,
     ) -> TrainedModel:
         """Judge the model, and write all that belongs to it: at once, or nothing."""
-        clf.encoding_ = self.inputs.rows.encoding
         shown = {name: self.arguments[name] for name in ("title", "sampling", "level")}
         judgement = judge(clf, self.inputs, self.inspection, untouched, train, watched, **shown)
         evaluation = judgement.evaluation
@@ -388,8 +386,6 @@ def _is_calibrated(wanted: bool | None, validation: Bags) -> bool:
 
 def _adapt(clf: UnbagClassifier, inputs: Inputs) -> None:
     """Set what depends on the rows and priors that were read."""
-    if isinstance(inputs.rows.encoding, TableEncoding):
-        clf.standardize = False  # the encoding has done it
     if isinstance(clf.test_prior, Mapping):
         clf.test_prior = shares_by_class("test_prior", clf.test_prior, inputs.priors.classes)
 

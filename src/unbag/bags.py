@@ -238,13 +238,10 @@ class Bags(Shown):
     def summary(self) -> Summary:
         """Give the number of rows and the shares in percent of each bag."""
         shares = self.priors.summary()
-        columns = (shares.columns[0], "rows", *shares.columns[1:])
-        rows = [
-            (bag, f"{count:,}", *rest)
-            for (bag, *rest), count in zip(shares.rows, self.counts.tolist(), strict=True)
-        ]
+        pairs = zip(shares.rows, self.counts.tolist(), strict=True)
+        rows = [(bag, f"{count:,}", *rest) for (bag, *rest), count in pairs]
         title = f"{self.n_rows:,} rows in {self.priors.n_bags} bags; shares in percent"
-        return Summary(title, columns, rows, shares.sentences)
+        return Summary(title, ("bag", "rows", *shares.columns[1:]), rows, shares.sentences)
 
     def to_frame(self) -> Any:
         """Give a DataFrame of pandas, one row per bag: its rows, and the share of each class."""

@@ -1,8 +1,8 @@
 """Charts of what is known without labels, in the manner of scikit-learn's displays.
 
 Each display has ``from_estimator(clf, X, bag_ids)``, for rows that the classifier was not trained
-on, and ``from_evaluation(evaluation)`` where an evaluation has all that it shows. Both draw at once;
-``plot(ax=...)`` draws again. ``ax_`` and ``figure_`` are matplotlib's.
+on, and ``from_evaluation(evaluation)`` where an evaluation has all that it shows. Both
+draw at once; ``plot(ax=...)`` draws again. ``ax_`` and ``figure_`` are matplotlib's.
 """
 
 from abc import abstractmethod
@@ -164,8 +164,8 @@ class CurveDisplay(_Display):
             if evaluation.probabilities is None:
                 got = "one without probabilities"
             raise invalid("evaluation", "one of probabilities for two classes", got)
-        rates = np.clip([roc.false_positive_rate, roc.true_positive_rate], 0, 1)
-        return cls(*rates, evaluation.classes[1]).plot(ax)
+        false, true = (np.clip(r, 0, 1) for r in (roc.false_positive_rate, roc.true_positive_rate))
+        return cls(false, true, evaluation.classes[1]).plot(ax)
 
     @classmethod
     def from_estimator(cls, clf: UnbagClassifier, X: Any, bag_ids: Any, *, ax: Any = None) -> Self:

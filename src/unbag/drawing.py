@@ -1,6 +1,6 @@
 """Charts of results with matplotlib, which is loaded when the first is drawn."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,9 @@ def draw_intervals(
 ) -> Any:
     """Draw estimated shares with their intervals, one line per name."""
     ax = axes_for(ax, (6.5, min(12.0, 1.2 + 0.3 * len(names))))
-    value, start, end = (np.clip(100 * np.asarray(v, dtype=float), 0, 100) for v in (values, low, high))
+    value, start, end = (
+        np.clip(100 * np.asarray(v, dtype=float), 0, 100) for v in (values, low, high)
+    )
     ax.hlines(range(len(names)), start, end, linewidth=2)
     ax.plot(value, range(len(names)), "o", color="black", markersize=4)
     _name_ticks(ax.yaxis, names)
@@ -82,9 +84,7 @@ def draw_intervals(
     return ax
 
 
-def draw_reliability(
-    predicted: _Floats, frequency: _Floats, error: _Floats, ax: Any = None
-) -> Any:
+def draw_reliability(predicted: _Floats, frequency: _Floats, error: _Floats, ax: Any = None) -> Any:
     """Draw how often predictions come true against their probability, bin by bin."""
     ax = axes_for(ax, (4.8, 4.5))
     known = np.isfinite(frequency)
@@ -108,7 +108,7 @@ def draw_reliability(
 
 
 def draw_curve(
-    x: ArrayLike, lines: dict[str, ArrayLike], xlabel: str, ylabel: str, ax: Any = None
+    x: ArrayLike, lines: Mapping[str, ArrayLike], xlabel: str, ylabel: str, ax: Any = None
 ) -> Any:
     """Draw lines by name over the same numbers."""
     ax = axes_for(ax)

@@ -95,8 +95,7 @@ class Shown:
         return self.summary()._repr_html_()
 
 
-def data_frame(columns: dict[str, Any], index: str | None = None) -> Any:
-    """Make a DataFrame of pandas of columns by name; one of them may be its index."""
-    pandas = import_optional("pandas", "pandas")
-    frame = pandas.DataFrame(columns)
-    return frame if index is None else frame.set_index(index)
+def data_frame(columns: dict[Any, Any], index: Any = None, name: str | None = None) -> Any:
+    """Make a DataFrame of pandas of columns by name; its index may be given, and named."""
+    pandas = import_optional("pandas", "plot")
+    return pandas.DataFrame(columns, None if index is None else pandas.Index(index, name=name))

@@ -114,7 +114,7 @@ class Evaluation(Shown):
         for name, label, value in self._estimates():
             shown = name.replace("_", " ") + ("" if label is None else f" of {label}")
             interval = (value.low, value.high) if self.trustworthy else (math.nan, math.nan)
-            rows.append((shown, f"{value:.2%}", *(_percent_or_dash(end) for end in interval)))
+            rows.append((shown, *map(_shown, (value, *interval))))
         title = f"Evaluation without labels: {self.n_rows:,} rows in {self.n_bags} bags"
         columns = ("", "estimate", f"{self.level:.0%} interval from", "to")
         sentences = [f"Warning: {warning}" for warning in self.warnings]
@@ -152,7 +152,7 @@ class Evaluation(Shown):
         def line(name: str, value: Estimate) -> str:
             shown = name if len(name) <= width else f"{name[: width - 1]}…"
             interval = f"{value.low:7.2%} to {value.high:7.2%}"
-            return f"{shown:<{width}} {value:7.2%}   {interval if self.trustworthy else withheld}"
+            return f"{shown:<{width}} {_shown(value):>7}   {interval if self.trustworthy else withheld}"
 
         names = ("accuracy", "balanced_accuracy", "macro_f1")
         withheld = "not to be trusted"
@@ -166,5 +166,8 @@ class Evaluation(Shown):
         return "\n".join(lines)
 
 
-def _percent_or_dash(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.2%}"
+def _shown(value: float) -> str:
+    """Write a share in percent; one that cannot be is only said to be beyond the limit."""
+    if math.isnan(value):
+        return "–"
+    return ">100%" if value > 1 else "<0%" if value < 0 else f"{value:.2%}"

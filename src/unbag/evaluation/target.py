@@ -50,8 +50,8 @@ class PriorEstimate(Shown):
     def to_frame(self) -> Any:
         """Give a DataFrame of pandas with one row per class: share, low and high."""
         low, high = zip(*(share.interval for share in self.shares), strict=True)
-        columns = {"class": self.classes, "share": self.prior, "low": low, "high": high}
-        return data_frame(columns, index="class")
+        columns = {"share": self.prior, "low": low, "high": high}
+        return data_frame(columns, self.classes, "class")
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the shares with their intervals, with matplotlib; return the axes."""

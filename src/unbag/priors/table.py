@@ -7,11 +7,13 @@ from typing import Any, Literal, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unbag.drawing import draw_shares
 from unbag.exceptions import RankError
 from unbag.ids import IdIndex, id_array, index_ids, match_ids, natural_ids
 from unbag.priors.errors import GivenErrors, ShareErrors
 from unbag.priors.frames import read_frame
 from unbag.priors.units import refuse_totals, tell_unit
+from unbag.summary import Shown, Summary, data_frame
 from unbag.validation import (
     as_float_array,
     check_choice,
@@ -319,7 +321,7 @@ class ClassPriors(Shown):
     def to_frame(self) -> Any:
         """Give a DataFrame of pandas: one row per bag, one column per class."""
         shares = dict(zip(self.classes.tolist(), self.values.T, strict=True))
-        return data_frame(shares).set_index(data_frame({BAG_COLUMN: self.bag_ids})[BAG_COLUMN])
+        return data_frame(shares, self.bag_ids, "bag")
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the shares with matplotlib, one bar per bag; return the axes."""

@@ -9,18 +9,17 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from unbag.bags import Bags
-from unbag.drawing import draw_curve
 from unbag.estimator import UnbagClassifier
-from unbag.evaluation import Evaluation, evaluate
+from unbag.evaluation import evaluate
 from unbag.exceptions import InvalidInputError, TrainingDivergedError
 from unbag.fingerprint import fingerprint
 from unbag.identity import hash_rows
 from unbag.methods import METHODS, Method, fit_many, get_method, shortened
+from unbag.selection.result import TuningResult
 from unbag.selection.scorers import accuracy_scorer, likelihood_scorer
-from unbag.summary import Shown, Summary, data_frame
 from unbag.validation import check_choice, check_number, import_optional, invalid
 
-__all__ = ["DEFAULT_SEARCH", "TuningResult", "tune"]
+__all__ = ["DEFAULT_SEARCH", "tune"]
 
 # A list means a choice; a pair of numbers a range; with "log" a range on a logarithmic scale.
 # Methods of one training; crossfit takes 11 to 19 or more.
@@ -39,71 +38,6 @@ SCORERS: dict[str, Callable[[Any, Any, Any], float]] = {
 _OF_METHOD = "method__"  # before the settings of methods
 _FIRST_LOOK = 0.25  # of the epochs, after which a trial may be given up
 _ROUND = "outcomes of the round from trial "  # before the number of its first trial
-
-
-@dataclass(frozen=True, eq=False)
-class TuningResult(Shown):
-    """What a search found.
-
-    Attributes
-    ----------
-    best_params : dict
-        Settings of the best trial, by the score on validation rows; empty where that is the
-        estimator as it was given.
-    best_score : float
-        That score; it chose the model, so it flatters it.
-    best_estimator : UnbagClassifier
-        Fitted with these settings on training and validation rows.
-    evaluation : Evaluation
-        Of that estimator on rows that neither trained nor chose anything.
-    trials : list of dict
-        ``number``, ``params``, ``score`` (None where pruned or failed) and ``state`` of each trial
-        that ended.
-    training, held_out : Bags
-        The rows that the estimator was fitted on, and those that it was evaluated on.
-    """
-
-    best_params: dict[str, Any]
-    best_score: float
-    best_estimator: UnbagClassifier
-    evaluation: Evaluation
-    trials: list[dict[str, Any]]
-    training: Bags
-    held_out: Bags
-
-    def summary(self) -> Summary:
-        """Give the trials, best first, and the evaluation of the chosen model."""
-        ended = [trial for trial in self.trials if trial["score"] is not None]
-        ended.sort(key=lambda trial: -trial["score"])
-        rows = [
-            (trial["number"], f"{trial['score']:.4f}", trial["state"], _settings_text(trial))
-            for trial in ended
-        ]
-        title = f"{len(self.trials)} trials; the best score is {self.best_score:.4f}"
-        accuracy = self.evaluation.accuracy
-        sentence = (
-            f"On rows that chose nothing the accuracy is {accuracy:.1%} ({accuracy.low:.1%} to "
-            f"{accuracy.high:.1%}), estimated without labels."
-        )
-        columns = ("trial", "score", "state", "settings")
-        return Summary(title, columns, rows, [sentence, *self.evaluation.warnings])
-
-    def to_frame(self) -> Any:
-        """Give a DataFrame of pandas with one row per trial: number, score, state, settings."""
-        names = sorted({name for trial in self.trials for name in trial["params"]})
-        columns = {key: [t[key] for t in self.trials] for key in ("number", "score", "state")}
-        settings = {name: [t["params"].get(name) for t in self.trials] for name in names}
-        return data_frame({**columns, **settings}, index="number")
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the score of each trial, and the best so far, with matplotlib; return the axes."""
-        ended = [trial for trial in self.trials if trial["score"] is not None]
-        numbers = [trial["number"] for trial in ended]
-        scores = np.array([trial["score"] for trial in ended])
-        lines = {"best so far": np.maximum.accumulate(scores)}
-        ax = draw_curve(numbers, lines, "trial", "score (larger is better)", ax)
-        ax.plot(numbers, scores, "o", color="grey", markersize=4)
-        return ax
 
 
 def tune(
@@ -419,7 +353,3 @@ def _fingerprint(
 
 
 _NO_RESULT = ("verbose", "checkpoint", "random_state")  # trials have that of the search
-
-
-def _settings_text(trial: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in trial["params"].items()) or "as given"

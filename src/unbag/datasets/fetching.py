@@ -5,9 +5,7 @@ import hashlib
 import os
 import shutil
 import tarfile
-import time
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +15,13 @@ from unbag.datasets.folder import data_folder
 from unbag.datasets.loading import usps_table
 from unbag.datasets.sources import SOURCES, Source
 from unbag.exceptions import DownloadError, InvalidInputError
-from unbag.files import leftovers, new_file, scratch_file
+from unbag.files import new_file, scratch_file
 from unbag.progress import DownloadProgress
 from unbag.validation import check_choice, import_optional, invalid
 
 __all__ = ["fetch"]
 
 _TIMEOUT = 30.0  # seconds without a byte
-_STALE = 3600.0  # seconds; far above the timeout, so that no download alive is taken for dead
 
 
 def fetch(
@@ -65,7 +62,6 @@ def fetch(
     check_choice("name", name, SOURCES)
     source, root = SOURCES[name], data_folder(folder) / name
     try:
-        _sweep(source, root)
         files = {
             root / file: checksum
             for file, checksum in source.files.items()
@@ -159,15 +155,6 @@ def _reason(error: Exception, requests: Any) -> str:
             first = first.__context__
         return f"the connection failed ({getattr(first, 'strerror', None) or first})"
     return str(error)
-
-
-def _sweep(source: Source, root: Path) -> None:
-    """Remove what downloads that were killed left behind."""
-    names = [*source.files, *([source.archive.name] if source.archive else [])]
-    for part in {part for name in names for part in leftovers(root / name)}:
-        with suppress(OSError):
-            if time.time() - part.lstat().st_mtime > _STALE:
-                part.unlink()
 
 
 def _checksum(path: Path, kind: str) -> str:

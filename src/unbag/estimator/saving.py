@@ -7,7 +7,6 @@ of a table became numbers, where that is known. ``loading`` reads them.
 import os
 import platform
 import warnings
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -51,16 +50,9 @@ from unbag.priors import ClassPriors, check_test_prior
 from unbag.schema import SchemaError, convert
 from unbag.tabular import TabularModel
 from unbag.validation import invalid, reads_tables, shorten
+from unbag.version import unbag_version
 
-__all__ = ["save_model", "unbag_version", "write_model"]
-
-
-def unbag_version() -> str:
-    """Version of the installed package."""
-    try:
-        return metadata.version("unbag")
-    except metadata.PackageNotFoundError:  # the source without an installation
-        return "unknown"
+__all__ = ["save_model", "write_model"]
 
 
 def save_model(clf: UnbagClassifier, path: str | os.PathLike[str]) -> Path:

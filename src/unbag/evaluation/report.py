@@ -152,7 +152,8 @@ class Evaluation(Shown):
         def line(name: str, value: Estimate) -> str:
             shown = name if len(name) <= width else f"{name[: width - 1]}…"
             interval = f"{value.low:7.2%} to {value.high:7.2%}"
-            return f"{shown:<{width}} {_shown(value):>7}   {interval if self.trustworthy else withheld}"
+            interval = interval if self.trustworthy else withheld
+            return f"{shown:<{width}} {_shown(value):>7}   {interval}"
 
         names = ("accuracy", "balanced_accuracy", "macro_f1")
         withheld = "not to be trusted"

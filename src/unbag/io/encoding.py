@@ -120,6 +120,11 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
         return tuple(name for encoder in self.encoders for name in encoder.feature_names)
 
     @property
+    def feature_columns(self) -> tuple[str, ...]:
+        """Name of the column that each feature comes from."""
+        return tuple(encoder.column for encoder in self.encoders for _ in encoder.feature_names)
+
+    @property
     def row_shape(self) -> tuple[int]:
         """(d,)."""
         return (len(self.feature_names),)

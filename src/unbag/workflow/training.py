@@ -16,7 +16,7 @@ from unbag.estimator.folder import staged
 from unbag.estimator.saving import write_model
 from unbag.evaluation import Evaluation
 from unbag.exceptions import UnbagError
-from unbag.files import discard, write_whole
+from unbag.files import discard, discarded, write_whole
 from unbag.inspection import Inspection
 from unbag.priors import risk_weights
 from unbag.report import ModelVerdict
@@ -33,10 +33,9 @@ from unbag.workflow.judging import (
     pages,
     write_report,
 )
-from unbag.workflow.outputs import discarded
 from unbag.workflow.reading import Inputs, inspect_rows, paths_of, read_inputs, shares_by_class
 from unbag.workflow.settings import check_intervals, check_settings, check_shares, make_classifier
-from unbag.workflow.work import discard_damaged, work_folder
+from unbag.workflow.work import work_folder
 
 __all__ = ["TrainedModel", "fit_files", "tune_files"]
 
@@ -182,7 +181,6 @@ def fit_files(
         if validation is not None:  # its error cannot be estimated where this fails
             risk_weights(validation.priors, validation.pooled_prior, warn=False)
         clf.checkpoint = run.work / "training"
-        discard_damaged(clf.checkpoint)
         _adapt(clf, run.inputs)
         clf.fit_bags(train, held_out=validation)
         clf.checkpoint = None

@@ -320,7 +320,7 @@ def test_bad_files(write, content, bag, message):
     ("name", "message"),
     [
         ("shares.ods", "a .csv, .csv.gz, .parquet or .xlsx file, got '.ods'; rename it"),
-        ("shares", "a .csv or .parquet file, got ''; rename it"),
+        ("shares", "parquet or .xlsx file, got ''; rename it"),
         ("shares.parquet", "a whole, readable Parquet file, got Parquet magic bytes"),
     ],
 )

@@ -124,6 +124,7 @@ def _without_encoding(folder: Path) -> None:
 
     clf = load_model(folder / "model")
     clf.encoding_ = None
+    del clf.feature_names_in_  # those of columns, of which it knows nothing now
     clf.save(folder / "plain")
 
 

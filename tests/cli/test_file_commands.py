@@ -211,7 +211,8 @@ def test_every_option_of_predict(folder):
     assert pa.parquet.read_table("q.parquet").column_names == ["id", "age", "class"]
 
 
-def test_show(folder):
+@pytest.mark.usefixtures("folder")
+def test_show():
     shown = done("show model").stdout
     assert "2 classes: 'yes', 'no'." in shown
     assert "4 columns: age (number), income (number), city (category), member (boolean)." in shown

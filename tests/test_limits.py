@@ -29,7 +29,8 @@ STATED = {
     "`model.json`, `encoding.json`": f"{folder._MAX_JSON // MIB} MiB, {folder._MAX_NESTED:,} "
     f"lists and objects, {folder._MAX_VALUES:,} values and "
     f"{('no', 'one', 'two', 'three', 'four')[folder._VALUES_PER_BAG]} more for each bag",
-    "`config.toml`": f"{config.MAX_BYTES // MIB} MiB",
+    "`config.toml`": f"{config.MAX_BYTES // MIB} MiB; in a model folder, "
+    f"{config.MAX_SIGNS:,} dots and brackets",
     "header of `model.safetensors` (names and shapes of tensors)": (
         f"{folder._MAX_HEADER // MIB} MiB, {folder._MAX_TENSORS:,} tensors"
     ),
@@ -63,6 +64,20 @@ def test_a_config_file(tmp_path):
     for trusted in (True, False):
         with pytest.raises(InvalidInputError, match=r"at most 1 MB|1,048,576 are allowed"):
             config.load_toml(file, trusted=trusted)
+
+
+@pytest.mark.parametrize("text", ["[a{}.b]\n", "a{} = [1]\n"])
+def test_a_config_file_of_a_stranger(tmp_path, text):
+    """One of 1 MB could take 200 MB of memory, or, with one long key, hours."""
+    file, per_line = tmp_path / "config.toml", text.count(".") + text.count("[")
+    for lines, is_read in ((config.MAX_SIGNS // per_line, True), (config.MAX_SIGNS, False)):
+        file.write_text("".join(text.format(i) for i in range(lines + 1 - is_read)))
+        assert config.load_toml(file)
+        if is_read:
+            assert config.load_toml(file, trusted=False)
+        else:
+            with pytest.raises(InvalidInputError, match="at most 20,000 dots and brackets"):
+                config.load_toml(file, trusted=False)
 
 
 @pytest.mark.parametrize(("depth", "width"), [(LAYERS + 1, 1), (1, 2**31)])

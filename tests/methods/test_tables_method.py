@@ -192,8 +192,6 @@ def test_a_model_of_a_table_is_saved_as_numbers(tmp_path):
     again = unbag.load_model(clf.save(tmp_path / "model"))
     np.testing.assert_array_equal(again.predict_proba(bags.X), clf.predict_proba(bags.X))
     assert (again.method_, again.settings_, again.method) == ("tables", SMALL.settings, SMALL)
-    with pytest.raises(InvalidInputError, match="clf must be a network to be exported"):
-        unbag.export_onnx(clf, tmp_path / "model.onnx")
 
 
 @pytest.mark.parametrize(

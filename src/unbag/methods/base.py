@@ -40,7 +40,7 @@ Trainings = Generator[list[Replica] | list[Task], list[Any], Fit]
 
 @dataclass(frozen=True)
 class Method(ABC):
-    """A recipe for a model: its settings are the fields, its trainings come from :meth:`fit`.
+    """A recipe for a model: its settings are the fields, its trainings come from ``fit``.
 
     A subclass is a frozen dataclass with ``name`` and ``summary``. An object of it can be given to
     :class:`unbag.UnbagClassifier` at once. Its name is known there, to :func:`get_method` and to

@@ -11,6 +11,7 @@ from scipy import stats
 from unbag.bags import Bags
 from unbag.evaluation.core import Core
 from unbag.evaluation.estimate import Estimate
+from unbag.evaluation.groups import column_of, group_numbers
 from unbag.evaluation.metrics import OVERALL_METRICS
 from unbag.evaluation.probabilities import (
     check_probabilities,
@@ -54,6 +55,7 @@ def evaluate_predictions(
     inverse: str = "size-weighted",
     prior_errors: Any = None,
     row_ids: Any = None,
+    by: Any = None,
 ) -> Evaluation:
     """Evaluate the predictions of any library on rows that it was not trained on, without labels.
 
@@ -80,6 +82,9 @@ def evaluate_predictions(
     inverse : {"size-weighted", "pseudo-inverse", "least-variance"}
     prior_errors : optional
         Replaced by the ``errors`` of :class:`ClassPriors`.
+    by : array of shape (n,), optional
+        A group of every row, such as the sex of a person: ``groups`` then has accuracy, recall and
+        class shares of each, with intervals that hold for all groups at once.
     row_ids : array of shape (n,), optional
         The same id for rows that are the same record, in whatever bags: the variance is then
         clustered by record.
@@ -155,7 +160,8 @@ def evaluate_predictions(
         sampling=sampling,
         inverse=core.inverse.kind,
         held_out_share=held_out,
-        design_effect=core.design_effect(core.inverse.weights(np.diag(core.pi))),
+        design_effect=core.design_effect_of_accuracy,
+        groups=None if by is None else group_numbers(core, predicted, bag_index, by, level),
         misfit=core.misfit,
         tolerated_drift=core.tolerated_drift(SHOWN_MOVE),
         trustworthy=impossible is None,
@@ -223,6 +229,7 @@ def evaluate(
     *,
     priors: Any = None,
     test_prior: Any = None,
+    by: Any = None,
     **options: Any,
 ) -> Evaluation:
     """Evaluate a fitted classifier on held-out rows, without labels.
@@ -242,6 +249,8 @@ def evaluate(
         By default those of the bags, else of the estimator.
     test_prior : optional
         By default that of the estimator, if it was given one, else the pooled prior of the rows.
+    by : array of shape (n,) or str, optional
+        A group of every row, or the name of a column of X that holds it.
     **options
         Of :func:`evaluate_predictions`. Rows that occur more than once are recognised, unless
         ``row_ids`` says which do.
@@ -251,6 +260,8 @@ def evaluate(
     Evaluation
     """
     default_priors, selected = None, None
+    if by is not None:
+        options["by"] = column_of(X, by)
     if isinstance(X, Bags):
         if bag_ids is not None:
             raise invalid("bag_ids", "left out where X is Bags, which hold them", "both")

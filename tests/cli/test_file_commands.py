@@ -69,7 +69,7 @@ def test_every_option_of_fit_reaches_the_model(folder):
         "--method u-prr --test-prior no=0.6,yes=0.4 --set alpha=0.4 --set ascent_scale=2 "
         "--model mlp --depth 2 --width 8 --dropout 0.1 --epochs 3 --batch-size 50 "
         "--learning-rate 0.01 --weight-decay 0.001 --early-stopping --n-iter-no-change 5 "
-        "--validation-share 0.3 --evaluation-share 0.25 --calibrate --sampling exact --level 0.9 "
+        "--validation-share 0.3 --evaluation-share 0.25 --calibrate --shares-of rows --level 0.9 "
         "--precision float64 --title Title --seed 4 --device cpu"
     )
     printed = as_json(command)
@@ -134,7 +134,7 @@ def test_every_option_of_tune(folder):
         "--method u-prr --set alpha=0.4 "
         "--storage sqlite:///t.db --at-once 2 --test-prior yes=0.5,no=0.5 --model mlp --depth 2 "
         "--width 8 --epochs 2 --batch-size 60 --validation-share 0.3 --evaluation-share 0.3 "
-        "--sampling exact --level 0.9 --precision float32 --title T --seed 1 --device cpu"
+        "--shares-of rows --level 0.9 --precision float32 --title T --seed 1 --device cpu"
     )
     assert printed["trials"] == 2
     assert (folder / "t.db").is_file()
@@ -147,7 +147,7 @@ def test_every_option_of_tune(folder):
 
 def test_every_option_of_inspect(folder):
     printed = as_json(
-        f"inspect {GIVEN} --columns age --columns city --sampling exact --level 0.9 --seed 3"
+        f"inspect {GIVEN} --columns age --columns city --shares-of rows --level 0.9 --seed 3"
     )
     assert printed["level"] == 0.9
     assert printed["features"][0] == "age"
@@ -173,7 +173,7 @@ def test_json_has_no_infinite_numbers(folder):
 
 def test_every_option_of_evaluate(folder):
     options = (
-        "--bag district --priors shares.csv --report page.html --sampling exact --level 0.9 "
+        "--bag district --priors shares.csv --report page.html --shares-of rows --level 0.9 "
         "--title T --device cpu"
     )
     printed = as_json(f"evaluate model other.parquet {options}")

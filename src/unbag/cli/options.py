@@ -137,9 +137,12 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
         "Correct probabilities by the validation rows.",
         "where there are 50 per class",
     ),
-    "sampling": option(
-        str, "iid: rows drawn freely; exact: class counts match the shares, as in a census."
+    "shares_of": option(
+        str | None,
+        "rows: shares of these very rows, as in a census; population: rows are a sample.",
+        "as the priors say",
     ),
+    "sampling": option(str | None, "Replaced by --shares-of.", False),
     "level": option(float, "Of the intervals."),
     "precision": option(str, "float32, tf32, bf16 or float64."),
     "title": option(str | None, "Of the report.", False),

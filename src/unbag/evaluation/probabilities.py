@@ -101,6 +101,7 @@ def probability_metrics(
     test_prior: _Floats,
     level: float,
     clusters: NDArray[np.int64] | None = None,
+    inverse: _Floats | None = None,
 ) -> ProbabilityMetrics:
     r"""Estimate means of losses that depend on a row and its unknown class.
 
@@ -119,9 +120,12 @@ def probability_metrics(
     level : float
     clusters : integer array of shape (n,), optional
         Record number of every row.
+    inverse : array of shape (K, M), optional
+        A left inverse of Θ in place of the size-weighted one, where shares have errors.
     """
     counts = np.bincount(bag_index, minlength=priors.n_bags).astype(np.float64)
-    inverse = LeftInverse(priors, counts).matrix  # (K, M)
+    if inverse is None:
+        inverse = LeftInverse(priors, counts).matrix  # (K, M)
     rows = _Rows(counts, bag_index, inverse, level, clusters, priors.errors)
     weights = inverse.T * test_prior  # (M, K)
     log_loss = rows.estimate(weights, -np.log(np.maximum(chances, _SMALLEST)))

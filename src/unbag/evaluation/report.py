@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.probabilities import ProbabilityMetrics
 from unbag.plain import to_plain
+from unbag.priors import SharesOf
+from unbag.validation import warn_replaced
 
 __all__ = ["Evaluation"]
 
@@ -43,7 +45,9 @@ class Evaluation:
     n_rows, n_bags : int
         Rows evaluated, and the bags they are in.
     level : float
-    sampling, inverse : str
+    shares_of : {"rows", "population"}
+        What the shares were taken to be of.
+    inverse : str
     held_out_share : array of shape (M,) or None
         The share of each bag that was evaluated, where one was given.
     design_effect : float
@@ -72,7 +76,7 @@ class Evaluation:
     n_rows: int
     n_bags: int
     level: float
-    sampling: str
+    shares_of: SharesOf
     inverse: str
     held_out_share: _Floats | None = None
     design_effect: float = 1.0
@@ -83,6 +87,12 @@ class Evaluation:
     def trustworthy(self) -> bool:
         """Whether nothing that is known speaks against the numbers: there are no warnings."""
         return not self.warnings
+
+    @property
+    def sampling(self) -> str:
+        """Old name of ``shares_of``: "exact" for "rows", "iid" for "population"."""
+        warn_replaced("Evaluation.sampling", "Evaluation.shares_of")
+        return "exact" if self.shares_of == "rows" else "iid"
 
     @property
     def interval(self) -> tuple[float, float]:

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from unbag.priors import RANK_TOLERANCE, ClassPriors, ShareErrors
+from unbag.priors import RANK_TOLERANCE, ClassPriors, ShareErrors, SharesOf, read_shares_of
 from unbag.rows import Rows, check_rows
-from unbag.validation import as_generator, check_choice, invalid, warn_replaced
+from unbag.validation import as_generator, invalid, warn_replaced
 
 __all__ = [
     "AlikeTest",
@@ -75,9 +75,10 @@ def alike_test(
     bag_ids: Any,
     priors: Any,
     *,
-    prior_errors: Any = None,
-    sampling: str = "iid",
+    shares_of: SharesOf | None = None,
     random_state: Any = 0,
+    sampling: str | None = None,
+    prior_errors: Any = None,
 ) -> AlikeTest:
     r"""Test the assumption behind everything here: rows of a class look alike in all bags.
 
@@ -99,7 +100,7 @@ def alike_test(
     into an F.
 
     Where class counts are exact, bag means vary less, by the covariances within classes only, and
-    the test for rows drawn at random is too careful. With ``sampling="exact"`` the part between
+    the test for rows drawn at random is too careful. With ``shares_of="rows"`` the part between
     classes is estimated from the fitted class means and subtracted.
 
     Parameters
@@ -111,14 +112,14 @@ def alike_test(
     priors
         Class priors Θ, anything that :meth:`ClassPriors.of` takes. What their errors add to the
         residuals raises no alarm.
-    prior_errors
-        Replaced by the ``errors`` of :class:`ClassPriors`.
-    sampling
-        "iid" for rows drawn at random, "exact" for bags whose class counts match the shares. The
-        second needs full rank and not too noisy class means; otherwise the first is used, and
-        the result says so.
+    shares_of
+        "population" for rows drawn at random from one with these shares, "rows" for shares of
+        these very rows. The second needs full rank and not too noisy class means; otherwise the
+        first is used, and the result says so.
     random_state
         Seed of the sample of rows and of the projection, where there are many.
+    sampling, prior_errors
+        Replaced by ``shares_of`` and by the ``errors`` of :class:`ClassPriors`.
 
     Returns
     -------
@@ -142,11 +143,12 @@ def alike_test(
     index = table.encode(bag_ids)
     if len(index) != len(rows):
         raise invalid("bag_ids", f"of length {len(rows)}, one for each row of X", len(index))
-    check_choice("sampling", sampling, ("iid", "exact"))
+    table = table.with_errors(shares_of=read_shares_of(shares_of, sampling))
+    drawn = "exact" if table.shares_of == "rows" else "iid"
     if prior_errors is not None:
         warn_replaced("prior_errors", "priors=ClassPriors.of(priors).with_errors(errors)")
         table = table.with_errors(prior_errors)
-    result = run_test(rows, index, table, table.errors, sampling, random_state)
+    result = run_test(rows, index, table, table.errors, drawn, random_state)
     if isinstance(result, str):
         raise invalid("X", "rows that can be tested", result)
     return result

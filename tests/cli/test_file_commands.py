@@ -156,6 +156,12 @@ def test_every_option_of_inspect(folder):
     assert "verdict: " in done("inspect rows.csv --config c.toml").stdout
 
 
+def test_the_option_that_shares_of_replaced(folder):
+    with pytest.warns(FutureWarning, match="sampling='exact' is replaced: use shares_of='rows'"):
+        printed = as_json(f"inspect {GIVEN} --sampling exact")
+    assert printed == as_json(f"inspect {GIVEN} --shares-of rows")
+
+
 def test_json_has_no_infinite_numbers(folder):
     same = "district,yes,no\nnorth,0.5,0.5\nsouth,0.5,0.5\nwest,0.5,0.5\n"
     (folder / "shares.csv").write_text(same)

@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SITE_READY := $(VENV)/.site-ready
 
-.PHONY: demo test test-slow fuzz lint bench bench-stack clean
+.PHONY: demo test test-slow docs fuzz lint bench bench-stack clean
 
 demo: $(READY)
 	$(BIN)/unbag demo
@@ -12,8 +13,12 @@ demo: $(READY)
 test: $(READY) lint
 	$(BIN)/pytest -n auto -m "not slow"
 
-test-slow: $(READY)
+test-slow: $(SITE_READY)
 	$(BIN)/pytest -n auto -m slow
+
+# The site, in docs/_build/html; recipes and notebooks are run, but only where they changed.
+docs: $(SITE_READY)
+	$(BIN)/python -m sphinx -W -n -q -b html docs docs/_build/html
 
 # A hundred thousand cases by default: make fuzz FUZZ_CASES=1000 FUZZ_SEED=7
 FUZZ_CASES ?= 100000
@@ -35,9 +40,13 @@ bench-stack: $(READY)
 	$(BIN)/python benchmarks/stack.py
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) build dist docs/_build docs/gallery docs/reference/generated .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+$(SITE_READY): $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev,docs]"
 	touch $@

@@ -6,12 +6,13 @@ import stat
 import pytest
 
 from unbag.files import (
-    leftovers,
+    lock,
     new_file,
     new_folder,
     read_regular,
     scratch_file,
     settle_folder,
+    sweep,
     was_interrupted,
     write_tensors,
     write_together,
@@ -35,7 +36,8 @@ def test_a_file_is_private_until_it_is_whole(tmp_path):
     try:
         with new_file(tmp_path / "a.txt") as temporary:
             assert stat.S_IMODE(temporary.stat().st_mode) == 0o600
-            assert temporary.parent == tmp_path
+            assert stat.S_IMODE(temporary.parent.stat().st_mode) == 0o700
+            assert temporary.parent.parent == tmp_path
             temporary.write_text("whole")
             assert not (tmp_path / "a.txt").exists()
     finally:
@@ -49,7 +51,7 @@ def test_temporary_names_cannot_be_known(tmp_path):
     names = set()
     for _ in range(3):
         with new_file(tmp_path / "a.txt") as temporary:
-            names.add(temporary.name)
+            names.add(temporary.parent.name)
     assert len(names) == 3
     assert all(len(name) > 20 for name in names)
 
@@ -150,12 +152,60 @@ def test_content_is_synced_before_the_name_and_the_folder_after(tmp_path, monkey
     assert events == ["file", "replace", "folder"]
 
 
-def test_what_a_kill_leaves_can_be_found(tmp_path, killed):
-    # Killed before the rename, which is the second change; nothing cleans up then.
-    assert not killed(lambda: write_whole(tmp_path / "a.txt", "x"), 1)
+def left(folder):
+    return [path.name for path in folder.iterdir() if path.name.endswith(".tmp")]
+
+
+def test_what_a_kill_leaves_goes_with_the_next_write(tmp_path, killed):
+    # Killed before the rename, which is the third change; nothing cleans up then.
+    assert not killed(lambda: write_whole(tmp_path / "a.txt", "x"), 2)
+    assert len(left(tmp_path)) == 1
     write_whole(tmp_path / "b.txt", "x")
-    (left,) = leftovers(tmp_path / "a.txt")
-    assert left.name.endswith(".tmp")
+    assert len(left(tmp_path)) == 1  # of another file
+    write_whole(tmp_path / "a.txt", "x")
+    assert left(tmp_path) == []
+
+
+KEPT = {
+    "in use": lambda path: os.open(path, os.O_RDONLY),
+    "open to others": lambda path: path.chmod(0o750),
+    "a file": lambda path: (path.rmdir(), path.write_text("x")),
+    "a link": lambda path: (path.rmdir(), path.symlink_to(path.parent)),
+    "of another form": lambda path: path.rename(path.with_name(".a.0123456789abcdeg.tmp")),
+    "of another user": lambda _: None,
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_what_may_be_in_use_or_of_others_is_not_swept(tmp_path, monkeypatch, case):
+    folder = tmp_path / ".a.0123456789abcdef.tmp"
+    folder.mkdir(mode=0o700)
+    made = KEPT[case](folder)
+    if case == "in use":
+        assert lock(made)
+    elif case == "of another user":
+        monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    sweep(tmp_path / "a.txt")
+    assert len(left(tmp_path)) == 1
+    if case == "in use":
+        os.close(made)
+        sweep(tmp_path / "a.txt")
+        assert left(tmp_path) == []
+
+
+def test_a_folder_that_was_swept_before_it_was_locked_is_made_again(tmp_path, monkeypatch):
+    inner, swept = os.mkdir, []
+
+    def made(path, *args, **kwargs):
+        inner(path, *args, **kwargs)
+        if not swept:
+            swept.append(path)
+            sweep(tmp_path / "a.txt")
+
+    monkeypatch.setattr(os, "mkdir", made)
+    write_whole(tmp_path / "a.txt", "x")
+    assert swept
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
 def test_long_names(tmp_path):

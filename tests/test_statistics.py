@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -91,6 +93,32 @@ def test_weights_make_weighted_means_and_a_bag_of_weight_zero_is_absent():
     for name in ("counts", "presence", "risks", "zero_one_risks", "mean_probabilities"):
         torch.testing.assert_close(getattr(weighted, name), getattr(repeated, name))
     assert weighted.presence.tolist() == [1, 1, 0]
+    fractions = BagStatistics(logits, bag_index, 3, cross_entropy, weight=repeats / 10)
+    torch.testing.assert_close(fractions.risks, weighted.risks)
+
+
+def test_the_losses_of_a_batch_are_computed_once():
+    calls = []
+
+    def loss(logits):
+        calls.append(1)
+        return cross_entropy(logits)
+
+    statistics = BagStatistics(torch.zeros(2, 4, 3), torch.zeros(2, 4).long(), 1, loss)
+    assert statistics.risks is statistics.risks
+    assert statistics.zero_one_risks is statistics.zero_one_risks
+    assert statistics.part(slice(1)).risks.shape == (1, 1, 3)
+    assert calls == [1]
+
+
+@pytest.mark.parametrize(
+    ("is_cuda", "n_bags", "expected"),
+    [(True, 64, "product"), (True, 65, "addition"), (False, 5, "addition")],
+)
+def test_few_bags_are_summed_by_a_product_on_cuda(is_cuda, n_bags, expected, monkeypatch):
+    for name in ("product", "addition"):
+        monkeypatch.setattr(f"unbag.statistics._sum_by_{name}", lambda *_, name=name: name)
+    assert bag_sum(SimpleNamespace(is_cuda=is_cuda), None, n_bags) == expected
 
 
 def test_presence_is_one_over_the_chance():

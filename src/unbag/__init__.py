@@ -1,24 +1,31 @@
 """Train classifiers from unlabeled bags of rows and the share of each class in every bag."""
 
-from unbag import datasets, exceptions, methods, objectives, priors, theory
-from unbag.bags import Bags, make_bags
-from unbag.estimator import UnbagClassifier, export_onnx, load_model
-from unbag.evaluation import (
-    Evaluation,
-    bag_log_loss,
-    estimate_prior,
-    evaluate,
-    evaluate_predictions,
-)
-from unbag.inspection import inspect
-from unbag.priors import ClassPriors
-from unbag.selection import cross_val_predict, tune
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unbag import datasets, exceptions, methods, objectives, priors, theory
+    from unbag.bags import Bags, make_bags
+    from unbag.estimator import UnbagClassifier, export_onnx, load_model
+    from unbag.evaluation import (
+        Evaluation,
+        bag_log_loss,
+        estimate_prior,
+        evaluate,
+        evaluate_predictions,
+    )
+    from unbag.inspection import inspect
+    from unbag.priors import ClassPriors
+    from unbag.selection import cross_val_predict, tune
+
+    __version__: str
 
 __all__ = [
     "Bags",
     "ClassPriors",
     "Evaluation",
     "UnbagClassifier",
+    "__version__",
     "bag_log_loss",
     "cross_val_predict",
     "datasets",
@@ -36,3 +43,41 @@ __all__ = [
     "theory",
     "tune",
 ]
+
+# Where the public names are. They are imported when they are first used: torch takes seconds.
+_MODULES = ("datasets", "exceptions", "methods", "objectives", "priors", "theory")
+_HOMES = {
+    "bags": ("Bags", "make_bags"),
+    "estimator": ("UnbagClassifier", "export_onnx", "load_model"),
+    "evaluation": (
+        "Evaluation",
+        "bag_log_loss",
+        "estimate_prior",
+        "evaluate",
+        "evaluate_predictions",
+    ),
+    "inspection": ("inspect",),
+    "priors": ("ClassPriors",),
+    "selection": ("cross_val_predict", "tune"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+if not TYPE_CHECKING:  # for type checkers, the imports above say it all
+
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from unbag.version import unbag_version
+
+            value: Any = unbag_version()
+        elif name in _MODULES:
+            return importlib.import_module(f"unbag.{name}")
+        elif name in _HOME_OF:
+            value = getattr(importlib.import_module(f"unbag.{_HOME_OF[name]}"), name)
+        else:
+            raise AttributeError(f"module 'unbag' has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -18,6 +18,7 @@ from unbag.validation import (
     check_choice,
     check_number,
     invalid,
+    is_table,
     shorten,
 )
 
@@ -30,9 +31,10 @@ class Bags:
     Parameters
     ----------
     X
-        n rows: an array, tensor or DataFrame of shape (n, d), or images (n, H, W) or (n, C, H, W).
-        The dtype is kept, except that bool becomes float32. Arrays of numbers are not copied, so
-        they may be memory-mapped and larger than memory.
+        n rows: an array or tensor of shape (n, d), images (n, H, W) or (n, C, H, W), or a table of
+        pandas, polars or Arrow. The dtype is kept, except that bool becomes float32. Arrays of
+        numbers are not copied, so they may be memory-mapped and larger than memory. Tables that
+        hold more than numbers are encoded as files are; a column of the bag ids is left out.
     bag_ids
         (n,) bag id of every row. An id without priors is an error.
     priors
@@ -42,6 +44,8 @@ class Bags:
         (n,) true classes where known, for scoring only.
     feature_names
         Names of the columns; those of a DataFrame by default.
+    encoding
+        How the columns of a table became X, where they did before.
 
     Attributes
     ----------
@@ -67,6 +71,7 @@ class Bags:
     priors: ClassPriors
     labels: NDArray[Any] | None
     feature_names: tuple[str, ...] | None
+    encoding: Any
 
     def __init__(
         self,
@@ -76,8 +81,10 @@ class Bags:
         *,
         labels: Any = None,
         feature_names: Sequence[str] | None = None,
+        encoding: Any = None,
     ) -> None:
-        self.source, self.feature_names = check_rows(X, feature_names)
+        self.source, self.feature_names, learned = _rows_of(X, bag_ids, feature_names)
+        self.encoding = learned or encoding
         self.rows = None
         self.priors = ClassPriors.of(priors)
         self.bag_index = self.priors.encode(bag_ids)
@@ -145,6 +152,7 @@ class Bags:
             priors=self.priors,
             labels=None if self.labels is None else self.labels[chosen],
             feature_names=self.feature_names,
+            encoding=self.encoding,
         )
 
     def present(self) -> "Bags":
@@ -177,7 +185,7 @@ class Bags:
             raise invalid("X", f"{self.n_rows} rows, as many as before", len(X))
         changed = self.take(np.arange(self.n_rows))
         changed.source, changed.feature_names = check_rows(X, self.feature_names)
-        changed.rows = None
+        changed.rows = changed.encoding = None
         return changed
 
     def row_identity(self) -> NDArray[np.int64]:
@@ -276,7 +284,7 @@ def make_bags(
     """
     check_choice("sampling", sampling, ("exact", "iid"))
     rng, table = as_generator(random_state), ClassPriors.of(priors)
-    source, names = check_rows(X, None)
+    source, names, encoding = _rows_of(X, y, None)
     labels = id_array("y", y)
     _check_length("y", labels, len(source))
     remedy = (
@@ -314,7 +322,17 @@ def make_bags(
         priors=table,
         labels=labels[rows],
         feature_names=names,
+        encoding=encoding,
     )
+
+
+def _rows_of(X: Any, ids: Any, feature_names: Sequence[str] | None) -> Any:
+    """Rows, names of features and encoding; tables need pyarrow, arrays do not."""
+    if not is_table(X):
+        return *check_rows(X, feature_names), None
+    from unbag.io.frames import rows_of
+
+    return rows_of(X, ids, feature_names)
 
 
 def _check_length(name: str, values: NDArray[Any] | None, n: int) -> None:

@@ -99,7 +99,7 @@ def check_plot_path(path: str | Path) -> None:
 
 
 def plot_history(histories: dict[str, History], path: str | Path) -> None:
-    """Draw empirical risk and test error by epoch, one line a method.
+    """Draw empirical risk and test error by epoch, one line per method.
 
     Parameters
     ----------

@@ -5,24 +5,36 @@ before, no link is followed, and a name is given only to what is whole and on th
 """
 
 import contextlib
+import hashlib
 import os
+import re
 import secrets
 import shutil
 import stat
+import sys
+import warnings
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from unbag.exceptions import DiscardedWorkWarning
+
+if sys.platform != "win32":
+    import fcntl
+
 __all__ = [
+    "digest",
     "discard",
+    "discarded",
     "is_real_folder",
-    "leftovers",
+    "lock",
     "new_file",
     "new_folder",
     "read_regular",
     "remove_folder",
     "scratch_file",
     "settle_folder",
+    "sweep",
     "sync",
     "was_interrupted",
     "write_tensors",
@@ -32,6 +44,7 @@ __all__ = [
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # opening a pipe would wait for its other end
+_OPEN_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINKS
 _IS_POSIX = os.name == "posix"
 
 
@@ -42,8 +55,8 @@ _IS_POSIX = os.name == "posix"
 def new_file(path: Path) -> Iterator[Path]:
     """Give a path to write to; the file takes the place of ``path`` when nothing failed.
 
-    The path given has an unpredictable name in the same folder, and only this user can read it
-    until it is whole. A link at ``path`` is replaced, not followed.
+    The path given is in a folder of an unpredictable name beside it, which only this user can
+    enter. A link at ``path`` is replaced, not followed.
 
     Examples
     --------
@@ -74,23 +87,90 @@ def _finish(temporary: Path, mode: int) -> None:
 
 @contextlib.contextmanager
 def scratch_file(path: Path) -> Iterator[tuple[Path, int]]:
-    """Give an empty file beside ``path``, which is gone afterwards, and the mode for others.
+    """Give an empty file of the same name, which is gone afterwards, and the mode for others.
 
-    The file has an unpredictable name, and only this user can read it. The mode is the one that
-    the user's umask gives to new files.
+    The file lies in a new folder beside ``path``, which has an unpredictable name and which only
+    this user can enter. The mode is the one that the user's umask gives to new files. What killed
+    writes of ``path`` left is removed before.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{_prefix(path)}{secrets.token_hex(8)}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS
-    descriptor = os.open(temporary, flags, 0o666)
+    sweep(path)
+    folder, held = _scratch_folder(path)
     try:
+        temporary = folder / path.name
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS
+        descriptor = os.open(temporary, flags, 0o666)
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
         os.close(descriptor)
         temporary.chmod(0o600)
         yield temporary, mode
     finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            if held is not None:
+                os.close(held)
+
+
+def _scratch_folder(path: Path) -> tuple[Path, int | None]:
+    """Make a folder to write a file in, and lock it, so that nobody takes it for a leftover."""
+    while True:
+        folder = path.with_name(f"{_prefix(path)}{secrets.token_hex(8)}.tmp")
+        folder.mkdir(mode=0o700)
+        if not _IS_POSIX:
+            return folder, None
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):  # swept: make another
+            descriptor = os.open(folder, _OPEN_FOLDER)
+            try:
+                lock(descriptor)
+                if os.path.samestat(os.fstat(descriptor), folder.lstat()):
+                    return folder, descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+
+
+def sweep(path: Path) -> None:
+    """Remove what killed writes of a file left beside it.
+
+    That is folders of the form that :func:`scratch_file` gives them, of this user, that nobody
+    else can enter and no process has locked. Where folders cannot be locked, all stay.
+    """
+    if not _IS_POSIX:
+        return
+    name = re.compile(re.escape(_prefix(path)) + r"[0-9a-f]{16}\.tmp")
+    with contextlib.suppress(OSError):
+        for folder in path.parent.iterdir():
+            if name.fullmatch(folder.name):
+                _remove_unused(folder)
+
+
+def _remove_unused(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, _OPEN_FOLDER)
+        try:
+            status = os.fstat(descriptor)
+            is_private = status.st_uid == os.geteuid() and not status.st_mode & 0o077
+            if is_private and lock(descriptor):
+                shutil.rmtree(folder)
+        finally:
+            os.close(descriptor)
+
+
+def lock(descriptor: int) -> bool:
+    """Lock what is open, until it is closed; False where the file system has no locks.
+
+    Another process that holds it is a BlockingIOError.
+    """
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:
+            return False
+    return sys.platform != "win32"
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -137,11 +217,6 @@ def write_tensors(path: Path, tensors: dict[str, Any], metadata: dict[str, str])
             raise OSError(str(error)) from None
 
 
-def leftovers(path: Path) -> list[Path]:
-    """List what killed writes of a file left beside it."""
-    return [other for other in path.parent.glob(".*.tmp") if other.name.startswith(_prefix(path))]
-
-
 def _prefix(path: Path) -> str:
     return f".{path.stem[:40]}."  # a longer one may be more than a name can hold
 
@@ -156,6 +231,14 @@ def read_regular(path: Path, largest: int) -> bytes:
         if status.st_size > largest:
             raise OSError(f"it has {status.st_size:,} bytes, and {largest:,} are allowed")
         return file.read(largest)
+
+
+def digest(path: Path) -> str | None:
+    """SHA-256 of a regular file; None where there is none."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:
@@ -195,6 +278,12 @@ def discard(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def discarded(what: str, why: str) -> None:
+    """Warn that unfinished work is not used."""
+    message = f"{what} {why}. It was removed, and this run starts anew."
+    warnings.warn(message, DiscardedWorkWarning, stacklevel=2)
 
 
 def remove_folder(folder: Path, last: str) -> None:

@@ -1,5 +1,8 @@
-"""Progress bars with the time left, on standard error."""
+"""Progress with the time left, on standard error: bars, or lines where nobody watches."""
 
+import logging
+import sys
+import time
 from typing import Self
 
 from rich.console import Console
@@ -18,16 +21,29 @@ from rich.progress import (
 __all__ = ["DownloadProgress", "RowProgress", "StageProgress", "TrainingProgress"]
 
 
-class _Bar:
-    """A progress bar as a context manager; silent when it is not to be visible."""
+_LOG = logging.getLogger("unbag")
+_EVERY = 60.0  # seconds between lines where there is no terminal
 
-    def __init__(self, *columns: ProgressColumn, visible: bool, transient: bool = False) -> None:
+
+class _Bar:
+    """One step: a progress bar on a terminal, and one line per minute where there is none.
+
+    What it took is logged. It is silent when it is not to be visible.
+    """
+
+    def __init__(
+        self, title: str, *columns: ProgressColumn, visible: bool, transient: bool = False
+    ) -> None:
+        console = Console(stderr=True)
+        is_shown = console.is_terminal or console.is_jupyter
+        self._title, self._lines = title, visible and not is_shown
+        self._started = self._told = time.monotonic()
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             *columns,
-            console=Console(stderr=True),
-            disable=not visible,
+            console=console,
+            disable=not (visible and is_shown),
             transient=transient,
         )
 
@@ -37,6 +53,35 @@ class _Bar:
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
+        _LOG.info("%s: %s", self._title, _duration(time.monotonic() - self._started))
+
+    def _tell(self, done: float, total: float | None) -> None:
+        """Print a line, if none was printed in the last minute."""
+        now = time.monotonic()
+        if not self._lines or now - self._told < _EVERY:
+            return
+        self._told = now
+        taken = now - self._started
+        text = f"{self._title}: {_duration(taken)} so far"
+        if total and done:
+            left = _duration(taken * (total / done - 1))
+            text = f"{self._title}: {done / total:.0%}, {_duration(taken)} so far, {left} left"
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - what a bar is on a terminal
+
+
+def _duration(seconds: float) -> str:
+    """Say a time in words.
+
+    Examples
+    --------
+    >>> [_duration(seconds) for seconds in (0.4, 65, 7300)]
+    ['0.4 s', '1 min 5 s', '2 h 1 min']
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, over = divmod(minutes, 60)
+    return f"{hours} h {over} min" if hours else f"{minutes} min {rest} s"
 
 
 class RowProgress(_Bar):
@@ -50,12 +95,13 @@ class RowProgress(_Bar):
 
     def __init__(self, title: str, visible: bool) -> None:
         columns = (MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"))
-        super().__init__(*columns, TimeRemainingColumn(), visible=visible, transient=True)
+        super().__init__(title, *columns, TimeRemainingColumn(), visible=visible, transient=True)
         self._task = self._bar.add_task(title, total=None)
 
     def __call__(self, done: int, total: int | None) -> None:
         """Tell how many rows are done."""
         self._bar.update(self._task, completed=done, total=total)
+        self._tell(done, total)
 
 
 class StageProgress(_Bar):
@@ -68,7 +114,7 @@ class StageProgress(_Bar):
     """
 
     def __init__(self, title: str, visible: bool) -> None:
-        super().__init__(TimeElapsedColumn(), visible=visible)
+        super().__init__(title, TimeElapsedColumn(), visible=visible)
         self._bar.add_task(title, total=None)
 
 
@@ -86,6 +132,7 @@ class TrainingProgress(_Bar):
 
     def __init__(self, total: int, visible: bool, label: str = "training") -> None:
         super().__init__(
+            label,
             MofNCompleteColumn(),
             TextColumn("model-epochs"),
             TimeElapsedColumn(),
@@ -99,6 +146,8 @@ class TrainingProgress(_Bar):
     def advance(self, model_epochs: int, note: str = "") -> None:
         """Count finished model-epochs."""
         self._bar.update(self._task, advance=model_epochs, note=note)
+        task = self._bar.tasks[self._task]
+        self._tell(task.completed, task.total)
 
 
 class DownloadProgress(_Bar):
@@ -114,7 +163,7 @@ class DownloadProgress(_Bar):
     def __init__(self, visible: bool) -> None:
         columns = (DownloadColumn(), TransferSpeedColumn(), TextColumn("left"))
         visible = visible and Console(stderr=True).is_terminal
-        super().__init__(*columns, TimeRemainingColumn(), visible=visible)
+        super().__init__("download", *columns, TimeRemainingColumn(), visible=visible)
 
     def start(self, file: str) -> None:
         """Begin the bar of another file; its size is not yet known."""

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from unbag.validation import as_float_array, check_dense, invalid, is_frame, shorten
+from unbag.validation import as_float_array, check_dense, invalid, is_frame
 
-__all__ = ["Rows", "check_rows"]
+__all__ = ["Rows", "check_rows", "read_numbers"]
 
 _CHUNK = 1 << 20  # numbers checked at a time
 Rows: TypeAlias = NDArray[Any] | torch.Tensor  # (n, d), (n, H, W) or (n, C, H, W)
@@ -20,11 +20,14 @@ def check_rows(
     X: Any, feature_names: Sequence[str] | None = None
 ) -> tuple[Rows, tuple[str, ...] | None]:
     """Check rows and convert them to a numeric array or tensor; return their column names too."""
-    if hasattr(X, "toarray"):
-        raise invalid("X", "dense", type(X).__name__, "use X.toarray().")
+    if hasattr(X, "toarray"):  # a sparse matrix
+        X = X.toarray()
     if is_frame(X):
         feature_names = feature_names or [str(name) for name in X.columns]
-        X = _read_frame(X)
+        numbers = read_numbers(X)
+        if numbers is None:
+            raise invalid("X", "numbers", "columns of other kinds", "encode or drop these.")
+        X = numbers
     if isinstance(X, torch.Tensor):
         check_dense("X", X)
     rows: Rows = X.detach() if isinstance(X, torch.Tensor) else np.asarray(X)
@@ -75,19 +78,16 @@ def _as_numeric(rows: Rows) -> Rows:
     return as_float_array("X", rows, rows.ndim)
 
 
-def _read_frame(frame: Any) -> NDArray[Any]:
-    """Convert a pandas or polars DataFrame, naming the columns that are not numeric."""
+def read_numbers(frame: Any) -> NDArray[Any] | None:
+    """Convert a pandas or polars DataFrame of numbers; None where a column holds something else."""
 
     def is_numeric(dtype: Any) -> bool:
         if hasattr(dtype, "kind"):  # pandas
             return dtype.kind in "biuf"
         return bool(dtype.is_numeric()) or str(dtype) == "Boolean"  # polars
 
-    dtypes = zip(frame.columns, frame.dtypes, strict=True)
-    bad = [name for name, dtype in dtypes if not is_numeric(dtype)]
-    if bad:
-        remedy = "encode or drop these columns."
-        raise invalid("X", "numeric", f"the columns {shorten(bad)}", remedy)
+    if not all(map(is_numeric, frame.dtypes)):
+        return None
     array: NDArray[Any] = frame.to_numpy()
     if array.dtype == object and hasattr(frame, "index"):  # nullable or mixed columns of pandas
         array = frame.to_numpy(dtype=np.float64, na_value=np.nan)

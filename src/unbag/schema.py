@@ -1,11 +1,12 @@
 """Files of JSON and options whose form is declared: what does not fit is named in our words."""
 
+import hashlib
 import re
 from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["SchemaError", "convert", "decode"]
+__all__ = ["SchemaError", "convert", "decode", "seal", "unseal"]
 
 _T = TypeVar("_T")
 _PLACE = re.compile(r"^(.*?)(?: - at `\$\.?(.*)`)?$", re.DOTALL)
@@ -43,6 +44,31 @@ def convert(value: Any, kind: type[_T]) -> _T:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise SchemaError(_sentence(str(error))) from None
+
+
+def seal(value: Any) -> bytes:
+    """Write a value as JSON, after a line with the digest of that.
+
+    Examples
+    --------
+    >>> sealed = seal([1, 2])
+    >>> unseal(sealed, list)
+    [1, 2]
+    >>> unseal(sealed.replace(b"1", b"3"), list)
+    Traceback (most recent call last):
+    ...
+    unbag.schema.SchemaError: it is not as it was written (its SHA-256 differs)
+    """
+    data = msgspec.json.encode(value)
+    return hashlib.sha256(data).hexdigest().encode() + b"\n" + data
+
+
+def unseal(sealed: bytes, kind: type[_T]) -> _T:
+    """Read what :func:`seal` wrote, if nothing of it has changed."""
+    digest, _, data = sealed.partition(b"\n")
+    if digest != hashlib.sha256(data).hexdigest().encode():
+        raise SchemaError("it is not as it was written (its SHA-256 differs)")
+    return decode(data, kind)
 
 
 def _sentence(message: str) -> str:

@@ -57,6 +57,7 @@ class Features(nn.Module):
     def __init__(self, kind: str, n_columns: int, n_features: int) -> None:
         super().__init__()
         self.kind = kind
+        self.farthest = _FARTHEST
         for name, size in (("center", n_features), ("factor", n_features)):
             self.register_buffer(name, torch.zeros(size, dtype=torch.float64))
         if kind == "steps":
@@ -92,7 +93,7 @@ class Features(nn.Module):
     def _raw(self, x: Tensor) -> Tensor:
         if self.kind == "steps":
             return (x[:, self.column] > self.cut).to(x.dtype)
-        z = ((x - self.mean) / self.deviation).clamp(-_FARTHEST, _FARTHEST)
+        z = ((x - self.mean) / self.deviation).clamp(-self.farthest, self.farthest)
         return z if self.kind == "linear" else torch.cos(z @ self.direction + self.phase)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -13,16 +13,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-__all__ = ["UNSEEN", "Tree", "TreeEnsemble", "log_chances", "logit_columns"]
+__all__ = ["SMALLEST_CHANCE", "UNSEEN", "Tree", "TreeEnsemble", "log_chances", "logit_columns"]
 
 UNSEEN = -1e9  # logit of a class that a model has not seen
 _SIDES = ("left", "right")
-_SMALLEST = 1e-4  # such a class is unlikely, not impossible
+SMALLEST_CHANCE = 1e-4  # such a class is unlikely, not impossible
 
 
 def log_chances(chances: Tensor) -> Tensor:
     """Log-probabilities of probabilities (n, K), none of which is below 0.0001 before scaling."""
-    return torch.log_softmax(chances.clamp_min(_SMALLEST).log(), -1)
+    return torch.log_softmax(chances.clamp_min(SMALLEST_CHANCE).log(), -1)
 
 
 def logit_columns(classes: NDArray[np.int64]) -> NDArray[np.int64]:

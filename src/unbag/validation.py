@@ -25,6 +25,7 @@ __all__ = [
     "invalid",
     "is_frame",
     "is_table",
+    "reads_tables",
     "shorten",
     "warn_replaced",
 ]
@@ -178,6 +179,11 @@ def is_table(value: object) -> bool:
     if getattr(value, "ndim", 2) != 2:  # a Series
         return False
     return is_frame(value) or hasattr(value, "__arrow_c_stream__")
+
+
+def reads_tables(encoding: object) -> bool:
+    """Whether the encoding of a model is one of the columns of a table."""
+    return hasattr(encoding, "encoders")
 
 
 def arrow_table(name: str, value: Any) -> Any:

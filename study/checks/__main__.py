@@ -11,7 +11,9 @@ from unbag.files import new_file
 
 NAMES = (
     "causes",
+    "columns",
     "coverage",
+    "drift",
     "inspection",
     "precision",
     "small_bags",

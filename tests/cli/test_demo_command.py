@@ -21,7 +21,7 @@ def run(*arguments):
 def test_demo_prints_a_table_and_saves_a_plot(tmp_path, monkeypatch):
     def short(*, seed, verbose):
         assert seed == 3
-        assert not verbose
+        assert verbose
         epochs = np.arange(1, 4.0)
         history = {"epoch": epochs, "empirical_risk": -epochs, "test_error": epochs / 10}
         return [DemoRow(m, 0.3, 0.1, 0.25, 3, history) for m in DEMO_METHODS]

@@ -17,7 +17,7 @@ import typer
 import unbag
 from run_command import content, run
 from small_files import QUICK
-from unbag.cli import app, common, training, using
+from unbag.cli import common, training, using
 from unbag.cli.common import parse_settings, parse_shares
 from unbag.exceptions import ConditioningWarning, InvalidInputError
 from unbag.methods import UPRR
@@ -55,7 +55,7 @@ def no_constant(name):
 
 def test_fit_shows_what_it_made(folder):
     result = done(f"fit {GIVEN} {SMALL} --output new")
-    assert "verdict: " in result.stdout
+    assert result.stdout.startswith("Inspection: ")
     assert "\nMethod: prop. All 2 epochs were run.\n" in result.stdout
     assert re.search(r"accuracy +\d", result.stdout)
     assert "Report: new/report.html" in result.stdout
@@ -70,7 +70,7 @@ def test_every_option_of_fit_reaches_the_model(folder):
         "--model mlp --depth 2 --width 8 --dropout 0.1 --epochs 3 --batch-size 50 "
         "--learning-rate 0.01 --weight-decay 0.001 --early-stopping --n-iter-no-change 5 "
         "--validation-share 0.3 --evaluation-share 0.25 --calibrate --shares-of rows --level 0.9 "
-        "--precision float64 --title Title --seed 4 --device cpu"
+        "--precision float64 --title Title --seed 4 --device cpu --time-limit 1000"
     )
     printed = as_json(command)
     assert printed["model"] == "new"
@@ -88,6 +88,7 @@ def test_every_option_of_fit_reaches_the_model(folder):
         "weight_decay": 0.001,
         "early_stopping": True,
         "n_iter_no_change": 5,
+        "time_limit": 1000,
         "precision": "float64",
         "random_state": 4,
         "device": "cpu",
@@ -105,6 +106,15 @@ def test_every_option_of_fit_reaches_the_model(folder):
     first, second = content(folder / "new"), content(folder / "again")
     assert first["model.safetensors"] == second["model.safetensors"]
     assert as_json("fit --config new/config.toml --output third --epochs 1")["epochs"] == 1
+
+
+def test_a_learner_and_all_that_comes_after(folder):
+    done(f"fit {GIVEN} --method tables --learner linear --set rounds=1 --output new")
+    clf = unbag.load_model("new")
+    assert (clf.method_, clf.learner) == ("tables", "linear")
+    done("predict new other.parquet --key id --output p.csv")
+    done("evaluate new other.parquet")
+    assert (folder / "p.csv").read_text().count("\n") > 10
 
 
 def test_flood_level_and_overwrite(folder):
@@ -251,7 +261,8 @@ def test_many_notes_are_cut():
     pa.parquet.write_table(table, "rows.parquet")
     result = done(f"inspect {GIVEN}")
     assert result.stderr.count("note: ") == 21
-    assert "note: and 32 more; --json shows all of them." in result.stderr
+    assert "note: and 32 more; --verbose and --json show all of them." in result.stderr
+    assert done(f"inspect {GIVEN} --verbose").stderr.count("note: ") == 52
     assert len(as_json(f"inspect {GIVEN}")["input_notes"]) == 52
 
 
@@ -290,7 +301,8 @@ def test_help_has_an_example_that_parses(name):
     text = " ".join(inspect.getdoc(COMMANDS[name]).split())
     example = text.partition("Example: ")[2]
     assert example.startswith(f"unbag {name} ")
-    command = typer.main.get_command(app).commands[name]
+    module = training if name in ("fit", "tune") else using
+    command = typer.main.get_command(module.app).commands[name]
     with command.make_context(name, shlex.split(example)[2:], resilient_parsing=False) as context:
         assert context.params
     shown = run(f"{name} --help")
@@ -336,6 +348,24 @@ def test_little_memory_is_told(monkeypatch):
     assert "error: There is too little memory" in result.stderr
 
 
+def test_what_is_told_and_logged(folder):
+    told = "--log-file log.txt --verbose"
+    result = done(f"fit {GIVEN} {SMALL} --output new {told}")
+    assert re.search(r"\d\d:\d\d:\d\d reading rows: ", result.stderr)
+    log = (folder / "log.txt").read_text()
+    for text in (" reading rows: ", " training: ", "note: Column 'id'", "Method: prop"):
+        assert text in log
+    quiet = done("predict model other.parquet --output p.csv --quiet --log-file log.txt")
+    assert quiet.stderr == ""
+    assert "Predicted 360 rows." in quiet.stdout
+    assert (folder / "log.txt").read_text().startswith(log)
+    failed = run("inspect nothing.csv --bag a --priors shares.csv --log-file log.txt --verbose")
+    assert failed.exit_code == 1
+    assert "Traceback" in failed.stderr
+    assert "Traceback" in (folder / "log.txt").read_text()
+    assert "quiet must be left out with --verbose" in run(f"inspect {GIVEN} -q --verbose").stderr
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_used_in_a_test(name):
     tested = "".join(
@@ -353,6 +383,8 @@ def test_every_option_is_used_in_a_test(name):
         (" yes = 0.3 , no = 7e-1 ", {"yes": 0.3, "no": 0.7}),
         ("a,b=0.3,c=d=0.7", {"a,b": 0.3, "c=d": 0.7}),
         ("<x> 🐄=1", {"<x> 🐄": 1.0}),
+        ("yes=30%,no=70%", {"yes": 0.3, "no": 0.7}),
+        ("yes=25,no=75", {"yes": 0.25, "no": 0.75}),
     ],
 )
 def test_shares_on_the_command_line(text, shares):
@@ -363,3 +395,8 @@ def test_shares_on_the_command_line(text, shares):
 def test_bad_shares_on_the_command_line(text):
     with pytest.raises(InvalidInputError, match="prior must be a share for each class, such as"):
         parse_shares("prior", text)
+
+
+def test_percent_signs_are_everywhere_or_nowhere():
+    with pytest.raises(InvalidInputError, match="everywhere or nowhere"):
+        parse_shares("prior", "yes=30%,no=0.7")

@@ -7,7 +7,6 @@ import socket
 import sys
 import tarfile
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from tiny_files import CIFAR, tiny
 
 from unbag.datasets import DATASETS, SOURCES, Archive, fetch, fetching, load
 from unbag.exceptions import DownloadError, InvalidInputError, MissingDependencyError
+from unbag.files import lock
 
 IMAGES = "train-images-idx3-ubyte.gz"
 LABELS = "train-labels-idx1-ubyte.gz"
@@ -217,17 +217,20 @@ def test_what_killed_downloads_left_is_harmless_and_removed(publish, tmp_path):
     root.mkdir()
     half, stem = published[f"/mnist/{IMAGES}"][:20], Path(IMAGES).stem
     dead, alive, foreign = (
-        root / name for name in (f".{stem}.00.tmp", f".{stem}.01.tmp", f".{IMAGES}.part")
+        root / name
+        for name in (f".{stem}.{'0' * 16}.tmp", f".{stem}.{'1' * 16}.tmp", f".{IMAGES}.part")
     )
-    for path in (dead, alive, foreign):
-        path.write_bytes(half)
-    long_ago = time.time() - 2 * 3600
-    os.utime(dead, (long_ago, long_ago))
-    os.utime(foreign, (long_ago, long_ago))
+    for path in (dead, alive):
+        path.mkdir(mode=0o700)
+        (path / IMAGES).write_bytes(half)
+    foreign.write_bytes(half)
+    held = os.open(alive, os.O_RDONLY)
+    assert lock(held)
     refuse_to_load("mnist", tmp_path)
     fetch("mnist", tmp_path)
     check_loads("mnist", tmp_path)
-    assert left(root) == sorted([*SOURCES["mnist"].files, alive.name, foreign.name])
+    os.close(held)
+    assert left(root) == sorted([*SOURCES["mnist"].files, f"{alive.name}/{IMAGES}", foreign.name])
 
 
 @pytest.mark.parametrize("name", ["pendigits", "cifar10"])

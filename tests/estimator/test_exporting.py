@@ -8,17 +8,22 @@ import onnxruntime
 import pandas as pd
 import pytest
 import torch
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neural_network import MLPClassifier
 from torch import nn
 
 import unbag
 from unbag import UnbagClassifier, export_onnx
-from unbag.estimator import exporting
+from unbag.estimator import graph
 from unbag.exceptions import InvalidInputError, UnbagError
+from unbag.methods import Tables
 
 RNG = np.random.default_rng(0)
 X = RNG.normal([0, 5, -3, 1e6], [1, 0.1, 7, 30], (240, 4)).astype(np.float32)
 BAGS = np.repeat(["a", "b", "c"], 80)
 THETA = {"a": [0.7, 0.2, 0.1], "b": [0.2, 0.7, 0.1], "c": [0.1, 0.2, 0.7]}
+LABELS = np.concatenate([np.repeat([0, 1, 2], [round(80 * t) for t in THETA[b]]) for b in THETA])
+SEPARATE = X + 2 * np.eye(3, 4, dtype=np.float32)[LABELS] * X.std(0)
 IMAGES = RNG.integers(0, 256, (60, 3, 8, 8), dtype=np.uint8)
 IMAGE_BAGS = np.repeat(["a", "b", "c"], 20)
 
@@ -66,6 +71,27 @@ def test_tables(tmp_path, options, calibrated):
     path = export_onnx(clf, tmp_path / "model.onnx")
     assert [p.name for p in tmp_path.iterdir()] == ["model.onnx"]
     assert_same(clf, path, X)
+
+
+LEARNERS = [None, "trees", "boosting", "linear", MLPClassifier((5,), activation="logistic")]
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=str)
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_models_of_tables(tmp_path, learner):
+    method = Tables(rounds=1, trees=5, learner=learner)
+    clf = fitted(SEPARATE, method=method, epochs=None, test_prior=[0.1, 0.2, 0.7])
+    assert clf.module_.trust > 0.5  # or all that is compared are shares
+    clf.calibrate(SEPARATE, BAGS)
+    assert_same(clf, export_onnx(clf, tmp_path / "model.onnx"), SEPARATE)
+
+
+def test_a_model_of_a_table_that_cannot_be_exported(tmp_path):
+    clf = fitted(SEPARATE, method=Tables(rounds=1, learner=GaussianNB()), epochs=None)
+    message = r"learner must be one that can be exported \(RandomForest.*got GaussianNB"
+    with pytest.raises(InvalidInputError, match=message):
+        export_onnx(clf, tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
 
 
 def test_rows_that_are_not_scaled(tmp_path):
@@ -127,10 +153,10 @@ def test_a_file_that_differs_is_not_written(tmp_path, monkeypatch):
     export_onnx(fitted(), path)
     before = path.read_bytes()
 
-    def wrong(graph, x, linear):
-        return graph.add("Gemm", x, graph.constant(linear.weight), transB=1)
+    def wrong(made, x, linear):
+        return made.add("Gemm", x, made.constant(linear.weight), transB=1)
 
-    monkeypatch.setattr(exporting, "_add_linear", wrong)
+    monkeypatch.setattr(graph, "add_linear", wrong)
     with pytest.raises(UnbagError, match="gives other probabilities"):
         export_onnx(fitted(random_state=1), path)
     assert path.read_bytes() == before

@@ -7,8 +7,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from unbag import UnbagClassifier
 
-WEIGHTS = (
-    "check_sample_weight_equivalence_on_dense_data",
+WEIGHTS = dict.fromkeys(
+    (
+        "check_sample_weight_equivalence_on_dense_data",
+        "check_sample_weight_equivalence_on_sparse_data",
+    ),
     "rows are drawn into mini-batches by position and batch normalisation counts rows, so a row "
     "of weight 2 and a row that occurs twice are different trainings",
 )
@@ -16,7 +19,7 @@ WEIGHTS = (
 
 def expected_failed_checks(estimator):
     # A linear model on full batches has neither, and passes.
-    return {} if estimator.model == "linear" else dict([WEIGHTS])
+    return {} if estimator.model == "linear" else WEIGHTS
 
 
 # The checks compare to seven digits, which is more than sums of float32 in another order keep.

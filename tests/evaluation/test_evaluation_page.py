@@ -19,7 +19,3 @@ def test_the_example_of_a_scikit_learn_model(capsys):
     printed = capsys.readouterr().out
     assert printed.startswith("400 rows in 10 bags, no labels; 95% intervals\n")
     assert "recall of 9" in printed
-
-
-def test_the_place_of_the_coverage_table():
-    assert PAGE.count("<!-- coverage -->") == PAGE.count("<!-- end -->") == 1

@@ -118,7 +118,8 @@ def test_intervals_cover_the_truth():
             values[name].append(float(estimate))
     for name in truth:
         assert 0.91 < np.mean(hits[name]) < 0.99, name
-        assert np.mean(widths[name]) == pytest.approx(3.92 * np.std(values[name]), rel=0.15)
+        # One bag is spare, so that some intervals allow for bags that disagree by chance.
+        assert np.median(widths[name]) == pytest.approx(3.92 * np.std(values[name]), rel=0.15)
         assert np.mean(values[name]) == pytest.approx(
             truth[name], abs=4 * np.std(values[name]) / 300**0.5
         )

@@ -37,16 +37,27 @@ SQLITE = {
     "Input/output error": ("disk I/O error",),
     "memory": ("Cannot allocate",),
 }
-FIT = "rows.csv --bag district --priors shares.csv --method prop --epochs 2 --width 8"
-COMMANDS = {
-    "fit": (f"fit {FIT} --output made", "made"),
-    "tune": (f"tune {FIT} --trials 2 --output made", "made"),
-    "predict": ("predict model other.parquet --key id --output made.parquet", "made.parquet"),
-    "predict CSV": ("predict model rows.csv --output made.csv", "made.csv"),
-    "predict odd CSV": ("predict model odd.csv --key id --output made.csv", "made.csv"),
-    "evaluate": ("evaluate model other.parquet --report made.html", "made.html"),
-    "export": ("export model --output made.onnx", "made.onnx"),
-}
+FIT = "--bag district --priors shares.csv --method prop --epochs 2 --width 8 --output made"
+FILES = {"CSV": "rows.csv", "Parquet": "other.parquet", "odd CSV": "odd.csv"}
+COMMANDS = {"export": ("export model --output made.onnx", "made.onnx")}
+for kind, file in FILES.items():
+    out = "made.parquet" if kind == "Parquet" else "made.csv"
+    COMMANDS |= {
+        f"fit {kind}": (f"fit {file} {FIT}", "made"),
+        f"tune {kind}": (f"tune {file} {FIT} --trials 3 --at-once 2", "made"),
+        f"predict {kind}": (f"predict model {file} --key id --output {out}", out),
+        f"evaluate {kind}": (f"evaluate model {file} --report made.html", "made.html"),
+    }
+
+
+def write_odd(folder: Path) -> None:
+    """A CSV file with blank lines, and line breaks in quotes."""
+    lines = (folder / "rows.csv").read_text().splitlines()
+    for i in range(1, len(lines), 3):
+        before, end = lines[i].rsplit(",", 1)
+        lines[i] = f'{before},"{end.strip(chr(34))}\n\n,"'
+    text = "\n".join(line + "\n\r\n" * (i % 5 == 0) for i, line in enumerate(lines))
+    (folder / "odd.csv").write_text(text, newline="")
 
 
 def prepare(name: str, folder: Path) -> tuple[str, str]:
@@ -56,19 +67,22 @@ def prepare(name: str, folder: Path) -> tuple[str, str]:
     from unbag.methods import fitting
     from unbag.workflow import predicting
 
-    if name in ("export", "evaluate", "tune", "fit"):
+    if not name.startswith("predict"):
         import unbag.estimator.exporting
-        import unbag.report  # noqa: F401
+        import unbag.report
     if name == "export":
         import onnx  # noqa: F401
-    if name == "tune":
+    if name.startswith("tune"):
         import sqlite3  # noqa: F401
 
         import optuna.storages  # noqa: F401
+
+        import unbag.selection.sampling  # noqa: F401
     fitting.fit_many.__kwdefaults__["checkpoint_seconds"] = 0.0
     predicting._BATCH_ROWS = predicting._PART_ROWS = 128
     torch.set_num_threads(1)
     os.chdir(folder)
+    write_odd(folder)
     command, output = COMMANDS[name]
     from run_command import run
 
@@ -85,7 +99,7 @@ def main(name: str, folder: Path, points: int) -> dict:
     expected = result(folder)
     assert expected
     remove(folder)
-    wrong, done = [], {}
+    wrong, done, told_points = [], {}, 0
     for kind, error, stays, words in FAULTS:
         n = whole["counts"][KINDS.index(kind)]
         chosen = range(n) if n <= points else sorted({*np.linspace(0, n - 1, points).astype(int)})
@@ -93,14 +107,18 @@ def main(name: str, folder: Path, points: int) -> dict:
         for moment in chosen:
             fault = (KINDS.index(kind), int(moment), error, int(stays))
             told = forked(shim, command, fault)
+            told_points += told["code"] == 1
             problem = problem_of(told, words, folder, expected, before)
             again = forked(shim, command, None) if told["code"] else told
-            if again["code"] != 0 or result(folder) != expected:
-                problem = problem or f"the same command did not go on: {again['text'][-500:]}"
+            left = [path.name for path in folder.glob(".*made*")]
+            if again["code"] != 0 or left or result(folder) != expected:
+                problem = (
+                    problem or f"the same command did not go on: {again['text'][-500:]} {left}"
+                )
             if problem:
                 wrong.append([kind, errno.errorcode[error], int(moment), problem])
             remove(folder)
-    return {"command": name, "points": done, "wrong": wrong}
+    return {"command": name, "points": done, "told": told_points, "wrong": wrong}
 
 
 def problem_of(told, words, folder, expected, before) -> str | None:

@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from sweep import COMMANDS
 
 HERE = Path(__file__).parent
 POINTS = int(os.environ.get("FAULT_POINTS", "0"))  # per kind of fault; 0 for a coarse sweep
-COARSE = {"predict": 2, "fit": 1}
-ALL = ("fit", "tune", "predict", "predict CSV", "evaluate", "export")
+COARSE = {"predict Parquet": 2, "fit CSV": 1}
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux") or not shutil.which("cc"),
@@ -47,15 +47,13 @@ def test_faults(shim, folder, command):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ALL)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_faults_everywhere(shim, folder, command):
     sweep(shim, folder, command, POINTS or 30)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "command", ["fit", "tune", "predict", "predict CSV", "predict odd CSV", "evaluate", "export"]
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_kills_at_random_moments(folder, command):
     arguments = [sys.executable, str(HERE / "kills.py"), command, str(folder), "40", "0"]
     ended = subprocess.run(arguments, capture_output=True, text=True, check=False)

@@ -43,7 +43,7 @@ def test_everything_goes_into_json():
     assert plain["condition_number"] is None
     assert plain["verdict"] == "stop"
     assert plain["alike"]["n_rows"] == 90
-    assert plain["bag_features"] == [0]
+    assert plain["bag_features"] == {"0": 1.0}
     with pytest.raises(dataclasses.FrozenInstanceError):
         inspection.verdict = "go"
 

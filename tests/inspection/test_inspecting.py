@@ -68,10 +68,10 @@ def test_columns_that_name_the_bag_are_found():
     frame = pd.DataFrame(X, columns=["w", "x", "y", "z"])
     frame["height"], frame["same"] = np.array([3.0, 5.0, 5.0])[bag], 1.0
     inspection = inspect(theta, X=frame, bag_ids=bag)
-    assert inspection.bag_features == ["height"]
-    assert any("Column 'height' has one value in each bag" in r for r in inspection.reasons)
-    assert inspect(np.eye(3), X=frame, bag_ids=bag).bag_features == []  # pure bags may have them
-    assert inspect(theta, X=X[::60], bag_ids=bag[::60]).bag_features == []  # too few to tell
+    assert inspection.bag_features == {"height": 1.0}
+    assert any("Column 'height' tells which bag a row is in" in r for r in inspection.reasons)
+    assert inspect(np.eye(3), X=frame, bag_ids=bag).bag_features == {}  # pure bags may have them
+    assert inspect(theta, X=X[::60], bag_ids=bag[::60]).bag_features == {}  # too few to tell
 
 
 def test_a_sample_of_rows_tests_the_assumption_and_sizes_count():

@@ -9,7 +9,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from unbag.exceptions import InvalidInputError
+from unbag.exceptions import DiscardedWorkWarning, InvalidInputError
 from unbag.ids import index_ids, match_ids
 from unbag.io import TableEncoding, TableFiles, encoding_from_dict, read_rows
 from unbag.io import rows as rows_module
@@ -295,7 +295,8 @@ class TestCache:
         content = (place / name).read_bytes()
         (place / name).unlink()
         (place / name).write_bytes(content[: len(content) // 2])
-        again = self.read(file, tmp_path)
+        with pytest.warns(DiscardedWorkWarning, match="was damaged"):
+            again = self.read(file, tmp_path)
         np.testing.assert_array_equal(again.X, X)
         np.testing.assert_array_equal(again.bag_ids, ids)
 

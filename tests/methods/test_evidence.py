@@ -1,6 +1,7 @@
 import numpy as np
+import pytest
 
-from unbag.methods.evidence import evidence_weights
+from unbag.methods.evidence import Slope, evidence_weights
 
 
 def test_the_model_with_more_gain_on_every_part_gets_nearly_all():
@@ -28,3 +29,25 @@ def test_the_seed_decides():
     gains = np.random.default_rng(0).normal(size=(3, 8))
     np.testing.assert_array_equal(evidence_weights(gains, 1), evidence_weights(gains, 1))
     assert not np.array_equal(evidence_weights(gains, 1), evidence_weights(gains, 2))
+
+
+def test_a_slope_and_its_error_are_those_of_least_squares():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 2))
+    variance = rng.uniform(0.5, 2, 200)
+    values = []
+    for _ in range(200):
+        y = 0.6 * x + rng.normal(size=x.shape) * np.sqrt(variance)[:, None]
+        values.append(Slope.of(y, x, variance).value)
+    assert np.mean(values) == pytest.approx(0.6, abs=0.02)
+    # Two numbers per part of which one is free: the error is that of half as many.
+    last = Slope.of(y, x, variance).error
+    assert last == pytest.approx(np.sqrt(2) * np.std(values), rel=0.2)
+
+
+def test_few_parts_leave_trust_and_many_that_contradict_take_it():
+    assert Slope(-3.0, 20.0).trust > 0.98
+    assert Slope(0.0, 0.1).trust < 0.02
+    assert Slope(1.0, 0.5).trust == 1
+    assert Slope(3.0, 0.1).trust == 1
+    assert Slope.of(np.ones((5, 2)), np.zeros((5, 2)), np.ones(5)).trust == 1

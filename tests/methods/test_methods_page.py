@@ -1,12 +1,18 @@
-"""The examples of docs/guide/methods.md run as they are written."""
+"""The examples of the pages about methods and about parts of one's own run as they are written."""
 
 import doctest
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs/guide/methods.md"
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_examples_of_the_page_run():
-    result = doctest.testfile(str(PAGE), module_relative=False)
-    assert result.attempted > 20
+@pytest.mark.parametrize(
+    ("page", "examples"),
+    [("guide/methods.md", 8), ("extend/method.md", 9), ("extend/index.md", 12)],
+)
+def test_the_examples_of_the_page_run(page, examples):
+    result = doctest.testfile(str(DOCS / page), module_relative=False)
+    assert result.attempted >= examples
     assert not result.failed

@@ -124,9 +124,9 @@ def test_gains_are_how_much_likelier_bags_are_than_by_their_sizes():
 
 def test_the_interval_of_gains_is_that_of_their_mean_logarithm():
     gains = np.random.default_rng(0).normal(0.7, 0.8, 2500)
-    text = describe_gains(gains, level=0.9)
-    margin = norm.ppf(0.95) * gains.std() / 50
+    text = describe_gains(gains)
+    margin = norm.ppf(0.975) * gains.std() / 50
     low, high = np.exp(gains.mean() - margin), np.exp(gains.mean() + margin)
     assert text.startswith("On 2,500 rows")
     assert f"{np.exp(gains.mean()):.2f} times as often as chance" in text
-    assert f"(90% interval {low:.2f} to {high:.2f})" in text
+    assert f"(95% interval {low:.2f} to {high:.2f})" in text

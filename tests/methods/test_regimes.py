@@ -10,7 +10,7 @@ from unbag.methods.regimes import find_regime
     [
         (False, False, 3, 5, 3, 0.5, 1.0),
         (True, False, 5, 5, 6, 1.0, 2.0),
-        (False, True, 1, 2, 3, 0.5, 1.0),
+        (False, True, 1, 3, 3, 0.5, 1.0),
         (True, True, 3, 3, 3, 1.0, 2.0),
     ],
 )

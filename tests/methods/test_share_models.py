@@ -7,12 +7,13 @@ import pytest
 import torch
 from scipy.special import softmax
 
+from unbag.methods.evidence import Slope
 from unbag.methods.share_models import (
     STRENGTHS,
     BagData,
     fit_path,
     mix_paths,
-    trust_in_paths,
+    slope_of_paths,
 )
 from unbag.tabular import FEATURES, Features
 
@@ -74,7 +75,7 @@ def test_a_bag_that_is_left_out_is_predicted_by_models_that_never_saw_it():
     fold = data.fold == data.fold[3]
     changed = theta.copy()
     changed[fold] = np.roll(theta[fold], 1, 1)  # the shares of its fold are wrong
-    (other,) = paths(x, BagData(data.bag_index, changed, data.weight, data.fold), ("linear",))
+    (other,) = paths(x, dataclasses.replace(data, theta=changed), ("linear",))
     own = np.isin(bag, np.flatnonzero(fold))
     np.testing.assert_allclose(path.left_out[:, own], other.left_out[:, own], atol=1e-5)
     assert np.abs(path.left_out[:, ~own] - other.left_out[:, ~own]).max() > 1e-2
@@ -102,12 +103,29 @@ def test_strong_penalties_are_constant_and_weights_of_rows_count():
     assert not np.allclose(path.matrix, weighted.matrix, rtol=1e-2)
 
 
-def test_trust_is_high_where_bags_tell_classes_and_low_where_they_do_not():
+def test_the_slope_is_one_where_bags_tell_classes_and_not_shown_where_they_do_not():
     x, _, bag, theta = table()
     data = BagData.of(bag, theta, None, 0)
-    assert trust_in_paths(paths(x, data), data)[0] > 0.9
+    slope = slope_of_paths(paths(x, data), data)
+    assert slope.is_positive
+    assert slope.value == pytest.approx(1, abs=0.2)
     noise = np.random.default_rng(5).permutation(x)
-    assert trust_in_paths(paths(noise, data), data)[0] < 0.6
+    assert not slope_of_paths(paths(noise, data), data).is_positive
+
+
+def test_bags_judge_where_the_others_tell_as_much_apart():
+    index, few = np.arange(12) % 3, np.eye(3) * 0.7 + 0.1
+    assert not BagData.of(index, few, None, 0).judging.any()
+    more = np.vstack([few, few[:2]])  # only the third bag tells the third class apart
+    judging = BagData.of(np.arange(20) % 5, more, None, 0).judging
+    np.testing.assert_array_equal(judging, [True, True, False, True, True])
+
+
+def test_shares_that_were_counted_in_rows_are_worth_as_many_more():
+    theta = np.array([[0.5, 0.5], [0.5, 0.5]])
+    errors = np.sqrt(theta * (1 - theta) / 30)  # counted in 30 rows
+    data = BagData.of(np.repeat([0, 1], 60), theta, None, 0, errors)
+    np.testing.assert_allclose(data.information, 1 / (1 / 60 + 1 / 30))
 
 
 def test_two_bags_have_two_folds_and_one_bag_has_no_evidence():
@@ -120,14 +138,16 @@ def test_two_bags_have_two_folds_and_one_bag_has_no_evidence():
     assert np.isfinite(path.matrix).all()
 
 
-def test_the_gains_of_a_fold_have_no_say_in_how_it_is_predicted():
+def test_the_gains_of_a_fold_have_no_say_in_how_it_is_predicted(monkeypatch):
     x, _, bag, theta = table()
     data = BagData.of(bag, theta, None, 0)
     (path,) = paths(x, data, ("linear",))
-    _, gain = trust_in_paths([path], data)
-    fold = data.fold == 2
+    fold, kept = data.fold == 2, []
+
+    monkeypatch.setattr(Slope, "of", lambda _, predicted, __: kept.append(predicted))
     flattered = path.gains.copy()
     flattered[-1, fold] += 1e3  # the weakest penalty, on these bags alone
-    _, changed = trust_in_paths([dataclasses.replace(path, gains=flattered)], data)
-    np.testing.assert_allclose(changed[fold], gain[fold])
-    assert not np.allclose(changed[~fold], gain[~fold])
+    for changed in (path, dataclasses.replace(path, gains=flattered)):
+        slope_of_paths([changed], data)
+    np.testing.assert_allclose(kept[0][fold], kept[1][fold])
+    assert not np.allclose(kept[0][~fold], kept[1][~fold])

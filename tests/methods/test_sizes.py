@@ -40,8 +40,8 @@ def test_defaults_are_in_their_ranges(n):
         ([20] * 30, "whole-bags"),
         ([20] * 29, "stratified"),
         ([20] * 29 + [0] * 5, "stratified"),
-        ([600] * 30, "whole-bags"),
-        ([600] * 29 + [700], "stratified"),
+        ([512] * 30, "whole-bags"),
+        ([512] * 29 + [550], "stratified"),
     ],
 )
 def test_small_bags_are_kept_whole(sizes, expected):
@@ -80,13 +80,15 @@ def test_batches_in_which_shares_are_compared():
     clear = unbag.priors.symmetric(10, 0.5)
     assert matching_batch_size(10_000, clear) == 2000  # 200 rows per bag
     assert matching_batch_size(4_000, clear) == 1333  # a third of the rows
-    many = np.tile(clear, (600, 1))  # four rows per bag where they are many
-    assert matching_batch_size(240_000, many) == 24_000
+    assert matching_batch_size(240_000, np.tile(clear, (600, 1))) == 20_000
+    assert matching_batch_size(600, clear) == 600  # at least 512
 
 
 def test_trainings_on_soft_labels():
     assert [soft_batch_size(n, n) for n in (100, 1_000, 4_000, 60_000)] == [33, 100, 400, 512]
-    assert soft_batch_size(1_000, 700) == 100  # seven batches are many
-    assert soft_batch_size(1_000, 640) == 106
+    assert soft_batch_size(1_000, 640) == 100
+    assert soft_batch_size(320, 180) == 32
+    assert soft_batch_size(319, 180) == 30  # equal parts
+    assert soft_batch_size(100, 10) == 10
     assert [soft_epochs(n) for n in (20, 1_000, 60_000)] == [150, 140, 12]
     assert [soft_weight_decay(n) for n in (280, 28_000)] == pytest.approx([0.01, 0.001])

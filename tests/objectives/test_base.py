@@ -81,6 +81,10 @@ def test_no_objective_is_forgotten():
     assert list(PARAMETERS) == list(naive.NAIVE) == list(OBJECTIVES)
 
 
+def test_only_objectives_of_the_rewritten_risk_need_full_rank():
+    assert [name for name, kind in OBJECTIVES.items() if kind.needs_rank] == RISK_OBJECTIVES
+
+
 @pytest.mark.parametrize(("name", "parameters"), CASES, ids=CASE_IDS)
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
 @pytest.mark.parametrize(("n_bags", "n_classes", "absent"), naive.SETTINGS)

@@ -60,8 +60,8 @@ def test_an_estimate_above_100_percent_stops(run):
     assert status == "stop"
     assert "cannot be said" in good["answer"]
     assert good["points"] == []
-    assert "outside 0 to 100%" in trust["points"][0]
-    assert following["answer"] == "Do not use it yet."
+    assert "standard errors above 100%" in trust["points"][0]
+    assert following["answer"] == "Do not use it."
     assert "columns that depend on the bag" in following["points"][0]
     assert not any("unbag predict" in step for step in following["points"])
 

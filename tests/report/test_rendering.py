@@ -201,6 +201,7 @@ def impossible(run):
     """A report with estimates that no classifier can have."""
     evaluation = run.evaluation
     content = run.content(evaluation=evaluation)
+    object.__setattr__(evaluation, "trustworthy", False)
     object.__setattr__(evaluation, "accuracy", Estimate(1.067, 0.9875, 1.0))
     object.__setattr__(evaluation, "error", Estimate(-0.067, 0.0, 0.0125))
     object.__setattr__(evaluation, "balanced_accuracy", Estimate(1.01, 0.9, 1.0))

@@ -5,8 +5,8 @@ trusted is thrown away with a warning; what fails leaves nothing behind.
 """
 
 import itertools
-import json
 import os
+import re
 import sqlite3
 import stat
 import sys
@@ -30,6 +30,7 @@ from unbag.exceptions import (
     ModelFolderError,
     NotFiniteError,
 )
+from unbag.schema import seal, unseal
 from unbag.workflow import evaluate_files, fit_files, predict_files, predicting, tune_files
 from unbag.workflow.outputs import hidden_folder, hold
 from unbag.workflow.parts import parts_folder
@@ -190,10 +191,17 @@ def stopped(folder, monkeypatch):
 
 def changed(**values):
     def change(place):
-        state = json.loads((place / "state.json").read_text())
-        (place / "state.json").write_text(json.dumps(state | values))
+        state = unseal((place / "state.json").read_bytes(), dict)
+        (place / "state.json").write_bytes(seal(state | values))
 
     return change
+
+
+def one_more_row(place):
+    data = (place / "state.json").read_bytes()
+    count = re.search(rb'"counts":\[(\d+)', data)
+    more = b"%d" % (int(count[1]) + 1)
+    (place / "state.json").write_bytes(data[: count.start(1)] + more + data[count.end(1) :])
 
 
 def fewer_rows(place):
@@ -206,6 +214,7 @@ def fewer_rows(place):
 
 DAMAGE = {
     "no JSON": lambda p: (p / "state.json").write_text("{"),
+    "other counts": one_more_row,
     "no text": lambda p: (p / "state.json").write_bytes(b"\xff"),
     "a list": lambda p: (p / "state.json").write_text("[1]"),
     "no parts": changed(parts=None),
@@ -242,8 +251,9 @@ def test_sound_parts_are_used_and_the_rest_goes(folder, stopped, victim):
     assert (folder / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()
 
 
-@pytest.mark.parametrize("kind", ["truncated", "link", "another"])
-def test_damaged_checkpoints_are_thrown_away(folder, monkeypatch, kind):
+@pytest.fixture
+def half_fitted(folder, monkeypatch):
+    """What a fit keeps that was stopped after its training."""
     clock = SimpleNamespace(monotonic=itertools.count(step=60).__next__)
     with monkeypatch.context() as patched:
         patched.setattr("unbag.training.engine.time", clock)  # a checkpoint at every epoch
@@ -252,21 +262,67 @@ def test_damaged_checkpoints_are_thrown_away(folder, monkeypatch, kind):
         )
         with pytest.raises(Stop):
             fit()
-    (path,) = (folder / ".new.work" / "training").glob("*.safetensors")
+    return hidden_folder(folder / "new")
+
+
+def flip_last(path):
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def flip_text(path):
     data = path.read_bytes()
+    path.write_bytes(data.replace(b'"age"', b'"agf"', 1))
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def replace_by_link(path):
+    path.rename(path.with_name("other"))
+    path.symlink_to("other")
+
+
+def replace_by_folder(path):
     path.unlink()
-    if kind == "link":
-        (path.parent / "other").write_bytes(data)
-        path.symlink_to("other")
-    elif kind == "another":
-        path.write_bytes((folder / "model" / "model.safetensors").read_bytes())
-    else:
-        path.write_bytes(data[:-9])
-    with pytest.warns(DiscardedWorkWarning, match="The checkpoint .* was damaged"):
+    path.mkdir()
+
+
+def replace_by_model(path):
+    path.write_bytes((path.parents[2] / "model" / "model.safetensors").read_bytes())
+
+
+WORK = {
+    "a bit of a weight": ("training/*.safetensors", flip_last, "The checkpoint .* was damaged"),
+    "half a checkpoint": ("training/*.safetensors", cut, "The checkpoint .* was damaged"),
+    "another file": ("training/*.safetensors", replace_by_model, "The checkpoint .* was damaged"),
+    "a linked checkpoint": ("training/*.safetensors", replace_by_link, "was a link"),
+    "a folder as checkpoint": ("training/*.safetensors", replace_by_folder, "checkpoint .* was da"),
+    "a bit of a row": ("rows/*/X.npy", flip_last, "The cache .* was damaged"),
+    "fewer rows": ("rows/*/X.npy", cut, "The cache .* was damaged"),
+    "linked rows": ("rows/*/X.npy", replace_by_link, "was a link"),
+    "a bit of a bag": ("rows/*/bags.npy", flip_last, "The cache .* was damaged"),
+    "another encoding": ("rows/*/about.json", flip_text, "The cache .* was damaged"),
+    "half a description": ("rows/*/about.json", cut, "The cache .* was damaged"),
+}
+
+
+@pytest.mark.parametrize("case", WORK)
+def test_damaged_work_is_thrown_away(folder, half_fitted, case):
+    pattern, damage, message = WORK[case]
+    (path,) = half_fitted.glob(pattern)
+    before = path.read_bytes()
+    damage(path)
+    assert path.is_dir() or path.is_symlink() or path.read_bytes() != before
+    with pytest.warns(DiscardedWorkWarning) as caught:
         fit()
+    assert any(re.search(message, str(warning.message)) for warning in caught)
     fit(output="other")
     one, other = content(folder / "new"), content(folder / "other")
     assert one["model.safetensors"] == other["model.safetensors"]
+    assert one["encoding.json"] == other["encoding.json"]
 
 
 @pytest.mark.parametrize("kind", ["bytes", "folder"])

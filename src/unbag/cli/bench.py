@@ -4,9 +4,15 @@ import typer
 
 from unbag.cli.common import print_error
 
-__all__ = ["bench"]
+__all__ = ["app", "bench"]
+
+app = typer.Typer(add_completion=False)
 
 
+@app.command(
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
 def bench(context: typer.Context) -> None:
     """Name the command that took its place."""
     command = " ".join(["python -m study", *context.args])

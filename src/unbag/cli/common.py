@@ -1,13 +1,16 @@
 """What the commands share."""
 
 import json
+import logging
 import re
 import sys
 import tomllib
+import traceback
 import unicodedata
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import typer
@@ -21,28 +24,85 @@ __all__ = [
     "GOES_ON",
     "exit_on_error",
     "for_workflow",
-    "is_terminal",
     "parse_settings",
     "parse_shares",
     "print_error",
     "print_json",
     "print_notes",
+    "running",
     "say",
 ]
 
 INTERRUPTED = 130
 GOES_ON = "Stopped. What is done is kept: give the same command again to go on from there."
+_OF_COMMANDS = ("as_json", "config", "log_file", "quiet")  # not of the functions behind them
 _SHOWN_NOTES = 20  # a wide table may have thousands
+_STEPS = logging.getLogger("unbag")  # what the library says of its steps
+_PRINTED = logging.getLogger("unbag.printed")
+_PRINTED.propagate = False
 _SHARE = re.compile(r"\s*(.+?)\s*=\s*([^=,\s]+)\s*(?:,|$)")  # a name may have commas
 
 
-def is_terminal() -> bool:
-    """Whether somebody watches standard error, so that progress is worth showing."""
-    return Console(stderr=True).is_terminal
+@dataclass
+class _Wanted:
+    """What a user wants to be told."""
+
+    quiet: bool = False
+    verbose: bool = False
+
+
+_wanted = _Wanted()
+
+
+@contextmanager
+def running(options: Mapping[str, Any], stopped: str = "Stopped.") -> Iterator[None]:
+    """Run a command: with its options for what is told, and errors told as :func:`exit_on_error`.
+
+    Parameters
+    ----------
+    options
+        Of the command, with ``quiet``, ``verbose`` and ``log_file``.
+    stopped
+        What to say where it is interrupted.
+    """
+    handlers: list[tuple[logging.Logger, logging.Handler]] = []
+    level = _STEPS.level
+    _wanted.quiet, _wanted.verbose = options["quiet"], options["verbose"]
+    with exit_on_error(stopped):
+        try:
+            if options["quiet"] and options["verbose"]:
+                raise invalid("quiet", "left out with --verbose", "both")
+            if options["log_file"] is not None:
+                file = logging.FileHandler(options["log_file"], encoding="utf-8")
+                file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+                handlers += [(_STEPS, file), (_PRINTED, file)]
+                _PRINTED.setLevel(logging.INFO)
+            if options["verbose"]:
+                shown = logging.StreamHandler()
+                shown.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+                handlers.append((_STEPS, shown))
+            if handlers:
+                _STEPS.setLevel(logging.INFO)
+            for logger, handler in handlers:
+                logger.addHandler(handler)
+            _PRINTED.info("unbag %s", " ".join(sys.argv[1:]))
+            yield
+        except Exception:
+            _PRINTED.info("", exc_info=True)
+            if options["verbose"]:
+                _tell("[red]where:[/red]", traceback.format_exc())
+            raise
+        finally:
+            _wanted.quiet = _wanted.verbose = False
+            _STEPS.setLevel(level)
+            for logger, handler in handlers:
+                logger.removeHandler(handler)
+                handler.close()
 
 
 def say(text: str = "") -> None:
     """Print text on standard output; signs that would steer the terminal are shown as codes."""
+    _PRINTED.info(text)
     encoding = sys.stdout.encoding or "utf-8"
     typer.echo(_harmless(text).encode(encoding, "backslashreplace").decode(encoding))
 
@@ -61,13 +121,17 @@ def print_notes(notes: Sequence[str], warned: Sequence[str] = ()) -> None:
     """Tell on standard error what a user should know."""
     for text in warned:
         _tell("[yellow]warning:[/yellow]", text)
-    for text in notes[:_SHOWN_NOTES]:
+    if _wanted.quiet:
+        return
+    shown = len(notes) if _wanted.verbose else _SHOWN_NOTES
+    for text in notes[:shown]:
         _tell("note:", text)
-    if len(notes) > _SHOWN_NOTES:
-        _tell("note:", f"and {len(notes) - _SHOWN_NOTES:,} more; --json shows all of them.")
+    if len(notes) > shown:
+        _tell("note:", f"and {len(notes) - shown:,} more; --verbose and --json show all of them.")
 
 
 def _tell(sign: str, text: str) -> None:
+    _PRINTED.info("%s %s", re.sub(r"\[.*?\]", "", sign), text)
     console = Console(stderr=True, emoji=False)
     console.print(f"{sign} {escape(_harmless(text))}", highlight=False, soft_wrap=True)
 
@@ -78,23 +142,39 @@ def print_json(content: Mapping[str, Any]) -> None:
 
 
 def parse_shares(name: str, given: str | None) -> dict[str, float] | None:
-    """Read shares of classes, such as ``yes=0.3,no=0.7``."""
+    """Read shares of classes, such as ``yes=0.3,no=0.7`` or ``yes=30%,no=70%``.
+
+    Examples
+    --------
+    >>> parse_shares("prior", "yes=30%,no=70%")
+    {'yes': 0.3, 'no': 0.7}
+    """
     if given is None:
         return None
     shares: dict[str, float] = {}
+    percent: list[bool] = []
     position = 0
     while position < len(given) or not shares:
         match = _SHARE.match(given, position)
         key = "" if match is None else match[1]
         try:
-            share = float("" if match is None else match[2])
+            text = "" if match is None else match[2]
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         except ValueError:
             key = ""
         if match is None or not key or key in shares:
-            raise invalid(name, "a share for each class, such as yes=0.3,no=0.7", repr(given))
+            raise invalid(
+                name,
+                "a share for each class, such as yes=0.3,no=0.7 or yes=30%,no=70%",
+                repr(given),
+            )
         shares[key] = share
         position = match.end()
-    return shares
+        percent.append(text.endswith("%"))
+    if any(percent) and not all(percent):
+        raise invalid(name, "written with percent signs everywhere or nowhere", repr(given))
+    whole = abs(sum(shares.values()) - 100) < 1e-6 * 100 and not any(percent)
+    return {key: share / 100 for key, share in shares.items()} if whole else shares
 
 
 def for_workflow(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,10 +182,8 @@ def for_workflow(options: Mapping[str, Any]) -> dict[str, Any]:
 
     Both have the same names, but for those that only tell how the command shows its result.
     """
-    arguments = {
-        name: value for name, value in options.items() if name not in ("as_json", "config")
-    }
-    arguments["verbose"] = is_terminal() and not options["as_json"]
+    arguments = {name: value for name, value in options.items() if name not in _OF_COMMANDS}
+    arguments["verbose"] = not (options["as_json"] or options["quiet"])
     if "method_settings" in arguments:  # pairs, as a list is what typer hands on
         arguments["method_settings"] = dict(arguments["method_settings"] or ())
     for name in {"prior", "test_prior"} & arguments.keys():

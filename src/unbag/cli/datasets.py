@@ -18,6 +18,8 @@ __all__ = ["app"]
 app = typer.Typer(
     help="Download the benchmark datasets, or list them.\n\nExample: unbag datasets fetch mnist",
     no_args_is_help=True,
+    rich_markup_mode="markdown",
+    add_completion=False,
 )
 
 _Folder = Annotated[

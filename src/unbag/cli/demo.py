@@ -12,9 +12,12 @@ from unbag.cli import options as given
 from unbag.cli.common import exit_on_error, print_json
 from unbag.demo import check_plot_path, plot_history, run_demo, write_files
 
-__all__ = ["demo"]
+__all__ = ["app", "demo"]
+
+app = typer.Typer(rich_markup_mode="markdown", add_completion=False)
 
 
+@app.command()
 def demo(
     output: Annotated[Path, typer.Option(help="Where to save the plot.")] = Path("demo.png"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of bags, weights and batches.")] = 0,
@@ -41,7 +44,7 @@ def demo(
         return
     with exit_on_error():
         check_plot_path(output)
-        rows = run_demo(seed=seed, verbose=console.is_terminal and not as_json)
+        rows = run_demo(seed=seed, verbose=not as_json)
         shown = ("unbiased", "u-prr", "prop")
         plot_history({row.method: row.history for row in rows if row.method in shown}, output)
     if as_json:

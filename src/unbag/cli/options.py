@@ -18,16 +18,19 @@ from unbag.workflow.config import METHOD_SETTINGS, read_config
 __all__ = [
     "AsJson",
     "Config",
+    "LogFile",
     "ModelFolder",
     "Overwrite",
+    "Quiet",
     "TrainingCommand",
+    "Verbose",
     "option",
     "with_options_of",
 ]
 
 _GONE = ("--alpha", "--ascent-scale", "--flood-level")
 _SETTINGS = "unbag.method_settings"
-_NOT_IN_FILES = ("config", "as_json", "overwrite")
+_NOT_IN_FILES = ("config", "as_json", "overwrite", "quiet", "verbose", "log_file")
 
 
 def _load(ctx: typer.Context, path: Path | None) -> Path | None:
@@ -65,91 +68,155 @@ class TrainingCommand(typer.core.TyperCommand):
         return super().parse_args(ctx, args)
 
 
-ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-Config = Annotated[
+_DATA, _METHOD, _TRAINING, _OUTPUT = "Data", "Method", "Training", "Output"  # groups in the help
+
+
+def option(
+    kind: Any,
+    text: str,
+    shown: bool | str = True,
+    *names: str,
+    group: str = _OUTPUT,
+    **settings: Any,
+) -> Any:
+    """Declare an option of a type, with its text in the help and what that says of its default."""
+    given = typer.Option(*names, help=text, show_default=shown, rich_help_panel=group, **settings)
+    return Annotated[kind, given]
+
+
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a saved model.")]
+Overwrite = option(bool, "Replace the output if it exists.", True, "--overwrite")
+AsJson = option(bool, "Print one JSON object instead of text.", True, "--json")
+Config = option(
     Path | None,
-    typer.Option(
-        help="TOML file of options; those given here come first.",
-        is_eager=True,
-        callback=_load,
-        show_default=False,
-    ),
-]
+    "Read options from a TOML file. Options on the command line come first.",
+    False,
+    is_eager=True,
+    callback=_load,
+)
+Quiet = option(bool, "Print no notes and no progress.", True, "--quiet", "-q")
+Verbose = option(
+    bool, "Print all notes, every step with its time, and where errors arose.", True, "--verbose"
+)
+LogFile = option(Path | None, "Append all that is printed to a file, with the time.", False)
 
-
-def option(kind: Any, text: str, shown: bool | str = True, *names: str, **settings: Any) -> Any:
-    """Declare an option of a type, with its line of the help and what that says of its default."""
-    return Annotated[kind, typer.Option(*names, help=text, show_default=shown, **settings)]
-
-
-_ROWS = "Parquet or CSV files or folders of them, or an .npz file."
+_ROWS = (
+    "Files or folders of rows: Parquet, CSV, JSON lines, Feather or Excel; or one .npz file. "
+    "- reads CSV from standard input."
+)
 _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the help
     "rows": Annotated[list[Path], typer.Argument(metavar="ROWS", help=_ROWS)],
-    "priors": option(Path, "Parquet or CSV file with the class shares, percent or counts of bags."),
-    "output": option(Path, "Folder of the model to make."),
-    "bag": option(str | None, "Column of bag ids.", False),
-    "columns": option(list[str] | None, "A column to learn from; may be repeated.", "all"),
-    "leave_out": option(list[str], "A column not to use; may be repeated.", False),
-    "key": option(list[str], "A column that names rows; may be repeated.", "row number"),
-    "prior": option(str | None, "Class shares where the rows come from: yes=0.3,no=0.7.", False),
-    "probabilities": option(bool, "Write probabilities too."),
-    "images": option(
-        Path | None, "Folder of images; ROWS is then the table that names them (column file)."
+    "priors": option(
+        Path, "The table of class shares, percent or counts of every bag.", group=_DATA
     ),
-    "report": option(Path | None, "Page to write, such as evaluation.html.", "none"),
-    "trials": option(int, "Models to try, pruned ones too.", min=1),
-    "scoring": option(str, "What trials are ranked by: accuracy or likelihood."),
-    "storage": option(str | None, "Address of an Optuna storage, for several machines.", False),
-    "at_once": option(int, "Models trained as one stack.", min=1),
-    "method": option(str, f"One of {', '.join(reversed(list(METHODS)))}."),
+    "bag": option(str | None, "The column of bag ids.", False, group=_DATA),
+    "columns": option(
+        list[str] | None, "Learn from this column; may be repeated.", "all", group=_DATA
+    ),
+    "leave_out": option(list[str], "Do not use this column; may be repeated.", False, group=_DATA),
+    "key": option(
+        list[str], "Copy this column to the output; may be repeated.", "row number", group=_DATA
+    ),
+    "prior": option(
+        str | None,
+        "The class shares where the rows come from: yes=0.3,no=0.7 or yes=30%,no=70%.",
+        False,
+        group=_DATA,
+    ),
+    "images": option(
+        Path | None,
+        "The folder of the images that the table ROWS names in its column file.",
+        False,
+        group=_DATA,
+    ),
+    "method": option(str, f"The method: {', '.join(reversed(list(METHODS)))}.", group=_METHOD),
     "learner": option(
         str | None,
         f"What learns soft labels in the method tables: {', '.join(LEARNERS)}.",
         "several",
+        group=_METHOD,
     ),
     "method_settings": option(
         list[str] | None,
-        "A setting of the method, such as alpha=0.7; may be repeated.",
+        "Set a setting of the method, such as alpha=0.7; may be repeated.",
         "of the method",
         "--set",
         metavar="NAME=VALUE",
         callback=_settings,
+        group=_METHOD,
     ),
     "test_prior": option(
-        str | None, "Class shares where the model will be used: yes=0.3,no=0.7.", ""
+        str | None,
+        "The class shares where the model will be used: yes=0.3,no=0.7 or yes=30%,no=70%.",
+        "those of the rows",
+        group=_METHOD,
     ),
-    "model": option(str, "Network: linear, mlp or resnet20."),
-    "depth": option(int, "Layers of the mlp."),
-    "width": option(int, "Units of its hidden layers."),
-    "dropout": option(float, "Share of hidden units dropped."),
-    "epochs": option(int | None, "Passes over the rows.", "by rows"),
-    "batch_size": option(int | None, "Rows per step.", "by rows"),
-    "learning_rate": option(float | None, "Of Adam.", "by rows"),
-    "weight_decay": option(float | None, "In Adam's L2 form.", "by method and rows"),
-    "early_stopping": option(bool, "Keep the epoch of the smallest label-free error."),
-    "n_iter_no_change": option(int, "Epochs without a smaller error that end early stopping."),
-    "validation_share": option(float, "Share of the rows that watch training, or rank trials."),
-    "evaluation_share": option(float, "Share of the rows kept apart to judge the model."),
+    "model": option(str, "The network: linear, mlp or resnet20.", group=_METHOD),
+    "depth": option(int, "The number of layers of the mlp.", group=_METHOD),
+    "width": option(int, "The number of units in its hidden layers.", group=_METHOD),
+    "dropout": option(float, "The share of hidden units that are dropped.", group=_METHOD),
+    "trials": option(
+        int, "How many models to try, with those given up early.", group=_TRAINING, min=1
+    ),
+    "scoring": option(str, "What ranks the trials: accuracy or likelihood.", group=_TRAINING),
+    "storage": option(
+        str | None,
+        "The address of an Optuna storage, for several machines.",
+        False,
+        group=_TRAINING,
+    ),
+    "at_once": option(int, "How many models are trained together.", group=_TRAINING, min=1),
+    "epochs": option(
+        int | None, "How often training passes over the rows.", "by rows", group=_TRAINING
+    ),
+    "batch_size": option(int | None, "How many rows a step sees.", "by rows", group=_TRAINING),
+    "learning_rate": option(float | None, "The learning rate of Adam.", "by rows", group=_TRAINING),
+    "weight_decay": option(
+        float | None, "The weight decay of Adam (L2).", "by method and rows", group=_TRAINING
+    ),
+    "early_stopping": option(
+        bool, "Keep the epoch with the smallest label-free error.", group=_TRAINING
+    ),
+    "n_iter_no_change": option(
+        int, "Stop early after this many epochs without a smaller error.", group=_TRAINING
+    ),
+    "time_limit": option(
+        float | None, "How many seconds training may take.", "none", group=_TRAINING
+    ),
+    "validation_share": option(
+        float, "The share of the rows that watch training, or rank trials.", group=_TRAINING
+    ),
+    "evaluation_share": option(
+        float, "The share of the rows that are kept apart to judge the model.", group=_TRAINING
+    ),
     "calibrate": option(
         bool | None,
-        "Correct probabilities by the validation rows.",
-        "where there are 50 per class",
+        "Correct the probabilities by the validation rows.",
+        "if there are 50 per class",
+        group=_TRAINING,
     ),
     "shares_of": option(
         str | None,
-        "rows: shares of these very rows, as in a census; population: rows are a sample.",
+        "rows: the shares are of these very rows, as in a census; population: rows are a sample.",
         "as the priors say",
+        group=_TRAINING,
     ),
-    "sampling": option(str | None, "Replaced by --shares-of.", False),
-    "level": option(float, "Of the intervals."),
-    "precision": option(str, "float32, tf32, bf16 or float64."),
-    "title": option(str | None, "Of the report.", False),
-    "seed": option(int, "Seed of all random numbers.", min=0),
-    "device": option(str, "auto, cpu, cuda or cuda:N."),
+    "sampling": option(str | None, "Replaced by --shares-of.", False, group=_TRAINING),
+    "level": option(float, "The confidence level of the intervals.", group=_TRAINING),
+    "precision": option(
+        str, "The precision of training: float32, tf32, bf16 or float64.", group=_TRAINING
+    ),
+    "seed": option(int, "The seed of all random numbers.", group=_TRAINING, min=0),
+    "device": option(str, "Where to compute: auto, cpu, cuda or cuda:N.", group=_TRAINING),
+    "output": option(Path, "The folder of the model to make."),
+    "probabilities": option(bool, "Write the probability of every class too."),
+    "report": option(Path | None, "Write a page, such as evaluation.html.", "none"),
+    "title": option(str | None, "The title of the report.", False),
     "overwrite": Overwrite,
     "as_json": AsJson,
+    "quiet": Quiet,
+    "verbose": Verbose,
+    "log_file": LogFile,
     "config": Config,
 }
 
@@ -171,7 +238,8 @@ def with_options_of(
     parameters, of_init = (inspect.signature(f).parameters for f in (function, UnbagClassifier))
     defaults = {name: parameters[name].default for name in parameters if name in _DECLARED}
     defaults |= {name: getattr(of_init.get(name), "default", None) for name in of_classifier}
-    defaults |= {"as_json": False, "config": None}
+    defaults |= {"as_json": False, "config": None, "log_file": None}
+    defaults |= dict.fromkeys(("quiet", "verbose"), False)
     declared = {name: changed.get(name, _DECLARED[name]) for name in defaults}
     arguments = [name for name in declared if isinstance(get_args(declared[name])[1], ArgumentInfo)]
     options = [name for name in _DECLARED if name in declared and name not in arguments]

@@ -2,20 +2,32 @@
 
 from typing import Any
 
-from unbag.cli.common import GOES_ON, exit_on_error, for_workflow, print_json, print_notes, say
-from unbag.cli.options import with_options_of
+import typer
+
+from unbag.cli.common import GOES_ON, for_workflow, print_json, print_notes, running, say
+from unbag.cli.options import TrainingCommand, with_options_of
 from unbag.workflow import TrainedModel, fit_files, tune_files
 from unbag.workflow.judging import REPORT
 
-__all__ = ["fit", "tune"]
+__all__ = ["app", "fit", "tune"]
+
+app = typer.Typer(rich_markup_mode="markdown")
 
 _OF_CLASSIFIER = (
     *("method", "learner", "method_settings", "test_prior", "model", "depth", "width"),
     *("epochs", "batch_size", "precision", "device"),
 )
-_NOT_SEARCHED = ("dropout", "learning_rate", "weight_decay", "early_stopping", "n_iter_no_change")
+_NOT_SEARCHED = (
+    "dropout",
+    "learning_rate",
+    "weight_decay",
+    "early_stopping",
+    "n_iter_no_change",
+    "time_limit",
+)
 
 
+@app.command(cls=TrainingCommand)
 @with_options_of(fit_files, (*_OF_CLASSIFIER, *_NOT_SEARCHED))
 def fit(**options: Any) -> None:
     """Train a classifier from rows and the class shares of their bags.
@@ -25,10 +37,11 @@ def fit(**options: Any) -> None:
 
     Example: unbag fit rows.parquet --bag district --priors shares.csv --output model
     """
-    with exit_on_error(GOES_ON):
+    with running(options, GOES_ON):
         _show(fit_files(**for_workflow(options)), options["as_json"])
 
 
+@app.command(cls=TrainingCommand)
 @with_options_of(tune_files, _OF_CLASSIFIER)
 def tune(**options: Any) -> None:
     """Search for the best method and its hyperparameters without labels, and keep that model.
@@ -37,7 +50,7 @@ def tune(**options: Any) -> None:
 
     Example: unbag tune rows.parquet --bag district --priors shares.csv --output model --trials 16
     """
-    with exit_on_error(GOES_ON):
+    with running(options, GOES_ON):
         _show(tune_files(**for_workflow(options)), options["as_json"])
 
 
@@ -46,7 +59,9 @@ def _show(trained: TrainedModel, as_json: bool) -> None:
         print_json(trained.to_dict())
         return
     print_notes(trained.notes, trained.warnings)
-    say(f"{trained.inspection}\n")
+    say(f"Inspection: {trained.inspection.verdict} (`unbag inspect` and the report have it all).")
+    for reason in trained.inspection.reasons:
+        say(f"  - {reason}")
     if trained.tuning is not None:
         params = trained.tuning.best_params.items()
         settings = ", ".join(f"{name} {_short(value)}" for name, value in params)
@@ -57,6 +72,7 @@ def _show(trained: TrainedModel, as_json: bool) -> None:
     say(f"Method: {clf.method_}. {clf.stop_reason_}")
     if trained.evaluation is not None:
         say(f"\n{trained.evaluation}")
+    say(f"\n{trained.verdict}")
     say(f"\nModel:  {trained.folder}")
     say(f"Report: {trained.folder / REPORT}")
 

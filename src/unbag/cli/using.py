@@ -5,22 +5,33 @@ from typing import Annotated, Any
 
 import typer
 
-from unbag.cli.common import GOES_ON, exit_on_error, for_workflow, print_json, print_notes, say
+from unbag.cli.common import (
+    GOES_ON,
+    exit_on_error,
+    for_workflow,
+    print_json,
+    print_notes,
+    running,
+    say,
+)
 from unbag.cli.options import AsJson, Config, ModelFolder, Overwrite, option, with_options_of
 from unbag.estimator import export_onnx, load_model
 from unbag.workflow import evaluate_files, inspect_files, predict_files
 from unbag.workflow.outputs import check_free, hidden_folder, hold
 
-__all__ = ["evaluate", "export", "inspect", "predict"]
+__all__ = ["app", "evaluate", "export", "inspect", "predict"]
+
+app = typer.Typer(rich_markup_mode="markdown")
 
 
+@app.command()
 @with_options_of(inspect_files)
 def inspect(**options: Any) -> None:
     """Tell whether rows and class shares can work at all, before anything is trained.
 
     Example: unbag inspect rows.parquet --bag district --priors shares.csv
     """
-    with exit_on_error():
+    with running(options):
         result = inspect_files(**for_workflow(options))
         if options["as_json"]:
             print_json(result.to_dict())
@@ -29,6 +40,7 @@ def inspect(**options: Any) -> None:
         say(str(result.inspection))
 
 
+@app.command()
 @with_options_of(
     evaluate_files,
     model=ModelFolder,
@@ -39,17 +51,18 @@ def evaluate(**options: Any) -> None:
 
     Example: unbag evaluate model other-rows.parquet --report evaluation.html
     """
-    with exit_on_error():
+    with running(options):
         result = evaluate_files(**for_workflow(options))
         if options["as_json"]:
             print_json(result.to_dict())
             return
         print_notes(result.notes, result.warnings)
-        say(str(result.evaluation))
+        say(f"{result.evaluation}\n\n{result.verdict}")
         if result.report is not None:
             say(f"\nReport: {result.report}")
 
 
+@app.command()
 @with_options_of(
     predict_files,
     model=ModelFolder,
@@ -63,7 +76,7 @@ def predict(**options: Any) -> None:
 
     Example: unbag predict model rows.parquet --key id --output predictions.parquet
     """
-    with exit_on_error(GOES_ON):
+    with running(options, GOES_ON):
         result = predict_files(**for_workflow(options))
         if options["as_json"]:
             print_json(result.to_dict())
@@ -75,6 +88,7 @@ def predict(**options: Any) -> None:
         say(f"Output: {result.output}")
 
 
+@app.command()
 def export(
     model: ModelFolder,
     output: Annotated[Path, typer.Option(help="The .onnx file to write.")],

@@ -5,9 +5,7 @@ import hashlib
 import os
 import shutil
 import tarfile
-import time
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +15,13 @@ from unbag.datasets.folder import data_folder
 from unbag.datasets.loading import usps_table
 from unbag.datasets.sources import SOURCES, Source
 from unbag.exceptions import DownloadError, InvalidInputError
-from unbag.files import leftovers, new_file, scratch_file
+from unbag.files import new_file, scratch_file
 from unbag.progress import DownloadProgress
 from unbag.validation import check_choice, import_optional, invalid
 
 __all__ = ["fetch"]
 
 _TIMEOUT = 30.0  # seconds without a byte
-_STALE = 3600.0  # seconds; far above the timeout, so that no download alive is taken for dead
 
 
 def fetch(
@@ -65,7 +62,6 @@ def fetch(
     check_choice("name", name, SOURCES)
     source, root = SOURCES[name], data_folder(folder) / name
     try:
-        _sweep(source, root)
         files = {
             root / file: checksum
             for file, checksum in source.files.items()
@@ -161,15 +157,6 @@ def _reason(error: Exception, requests: Any) -> str:
     return str(error)
 
 
-def _sweep(source: Source, root: Path) -> None:
-    """Remove what downloads that were killed left behind."""
-    names = [*source.files, *([source.archive.name] if source.archive else [])]
-    for part in {part for name in names for part in leftovers(root / name)}:
-        with suppress(OSError):
-            if time.time() - part.lstat().st_mtime > _STALE:
-                part.unlink()
-
-
 def _checksum(path: Path, kind: str) -> str:
     if kind == "values":
         try:
@@ -187,16 +174,16 @@ def _is_whole(path: Path, checksum: str) -> bool:
     """Whether the file is there; one that is there and wrong is an error."""
     if not path.exists():
         return False
-    found = _checksum(path, checksum.partition(":")[0])
-    if found != checksum:
+    actual = _checksum(path, checksum.partition(":")[0])
+    if actual != checksum:
         remedy = "delete it, or download it anew with force=True (--force)."
-        raise invalid(str(path), f"the upstream file, {checksum}", found, remedy)
+        raise invalid(str(path), f"the upstream file, {checksum}", actual, remedy)
     return True
 
 
 def _check(part: Path, checksum: str, what: str) -> None:
-    found = _checksum(part, checksum.partition(":")[0])
-    if found != checksum:
-        got = f"{part.stat().st_size} bytes of {found}"
+    actual = _checksum(part, checksum.partition(":")[0])
+    if actual != checksum:
+        got = f"{part.stat().st_size} bytes of {actual}"
         cause = "it was cut off, or something on the way answered in its place"
         raise DownloadError(f"{what} must be {checksum}, got {got}; {cause}: try again.")

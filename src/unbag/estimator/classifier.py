@@ -57,15 +57,16 @@ class UnbagClassifier(Predicting):
     model : str, nn.Module or callable, default="mlp"
         ``"linear"``, ``"mlp"``, ``"resnet20"``, a module, or a factory f(row_shape, n_classes).
     depth, width, dropout : int, int, float
-        Of the MLP.
+        Shape of the MLP, and its share of dropout.
     epochs, batch_size, learning_rate : int, int, float, default=None
-        None means a value from the number of rows. Of crossfit, epochs on soft labels; the start
-        is shortened when they are fewer than usual. With a learning rate, residual networks
-        learn by Adam in crossfit and consistency; else by gradient descent from 10,000 rows on.
+        None means a value from the number of rows. In crossfit, ``epochs`` is that of networks on
+        soft labels; fewer epochs than usual shorten the start as well. With a learning rate,
+        residual networks learn by Adam; else crossfit and consistency train them by gradient
+        descent from 10,000 rows on.
     weight_decay : float, default=None
-        In Adam's L2 form. None means 1e-5; in crossfit, by MLPs of several layers, (280/n)^1.5
-        for n rows on soft labels (at most 0.01); by all MLPs 0.003 in the start where priors say
-        little.
+        In Adam's L2 form. None means 1e-5. In crossfit, None means (280/n)^1.5, at most 0.01, where
+        MLPs with hidden layers learn soft labels of n rows, and 0.003 where MLPs start from weak
+        shares.
     early_stopping : bool, default=False
         Hold rows out, end when their label-free error stops falling, and keep the weights of the
         epoch where it was smallest.
@@ -74,9 +75,9 @@ class UnbagClassifier(Predicting):
     n_iter_no_change : int, default=20
         Epochs without a smaller label-free error after which training ends.
     batching : {"auto", "stratified", "shuffled", "whole-bags"}, default="auto"
-        Every bag in every batch in proportion; all rows shuffled together, as in the paper; or
-        every bag in one batch. "auto" is the last for 30 bags or more with 600 rows or fewer in
-        the mean, else the first. crossfit shuffles rows with soft labels.
+        "stratified" batches hold every bag in proportion, "shuffled" ones mix all rows as in the
+        paper, "whole-bags" never divide a bag. "auto" keeps bags whole if there are 30 or more,
+        with 512 rows or fewer on average; otherwise batches are stratified.
     standardize : bool, default=True
         Give every feature mean 0 and deviation 1. Images of bytes are scaled to [0, 1] instead.
     device : str, default="auto"
@@ -84,6 +85,9 @@ class UnbagClassifier(Predicting):
     warm_start : bool, default=False
         Go on from the network of the last fit, whatever ``model``, ``depth``, ``width`` and
         ``dropout`` say now.
+    time_limit : float, default=None
+        Seconds that training may take, kept as far as whole epochs and stages allow: what does not
+        fit any more is left out, and the model is the best so far. None means no limit.
     checkpoint : path, default=None
         A folder from which a fit that was killed goes on, with the same result.
     verbose : bool, default=False
@@ -101,22 +105,22 @@ class UnbagClassifier(Predicting):
         Settings of that method.
     module_ : nn.Module
     history_ : dict of arrays
-        One entry an epoch: ``epoch``, ``objective``, ``empirical_risk``, ``negative_share``,
+        One entry per epoch: ``epoch``, ``objective``, ``empirical_risk``, ``negative_share``,
         ``partial_risks``; with early stopping or rows held out ``label_free_error``; with a
-        labelled test set ``test_error``. Of crossfit: that of the last network, on soft labels,
-        where risks are not a number.
+        labelled test set ``test_error``. crossfit has the history of its last network, whose risks
+        are not a number.
     n_iter_ : int
         Epochs run.
     best_epoch_ : int or None
         With early stopping, the epoch whose weights were kept.
     calibration_ : Calibration or None
         Set by :meth:`calibrate`; crossfit and consistency set a temperature themselves.
-    encoding_ : object or None
-        How columns of files became these rows, where they were read by ``unbag.io``; a saved model
-        holds it. The caller sets it after fit.
+    encoding_ : TableEncoding or None
+        How the columns of a table or file became rows, and what was left out (``left_out``,
+        ``notes``); a saved model holds it. ``encoding_.transform(table)`` gives the rows.
     stop_reason_ : str
-        Why training ended; of crossfit and consistency also how much likelier than by chance bags
-        of rows kept out are.
+        Why training ended. crossfit and consistency also say how often they name the right bag of
+        held-out rows, compared with chance.
     test_prior_, output_prior_ : arrays of shape (K,)
         π, and the prior under which the softmax is a posterior: π for the methods built on the
         rewritten risk. ``biased``, ``prop`` and ``prop-cr`` have none by theory; the class shares
@@ -159,6 +163,7 @@ class UnbagClassifier(Predicting):
         device: str = "auto",
         precision: str = "float32",
         warm_start: bool = False,
+        time_limit: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         verbose: bool = False,
         random_state: Any = None,
@@ -184,6 +189,7 @@ class UnbagClassifier(Predicting):
         self.device = device
         self.precision = precision
         self.warm_start = warm_start
+        self.time_limit = time_limit
         self.checkpoint = checkpoint
         self.verbose = verbose
         self.random_state = random_state
@@ -201,25 +207,34 @@ class UnbagClassifier(Predicting):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: Any = None,
         *,
+        bag: str | None = None,
         test_set: tuple[Any, Any] | None = None,
     ) -> Self:
         """Learn from rows and their bag ids.
 
         Parameters
         ----------
-        X : array, Tensor or DataFrame of shape (n, d), or images (n, C, H, W) or (n, H, W)
+        X : array, Tensor, sparse matrix or table of shape (n, d), or images (n, C, H, W), (n, H, W)
+            A table is a DataFrame of pandas or polars, or whatever has ``__arrow_c_stream__``.
+            One that holds numbers alone is taken as scikit-learn takes it. With ``bag``, or with
+            text, dates, categories or missing values, its columns are encoded as those of files
+            are (:class:`unbag.io.TableEncoding`): ``encoding_`` says how, and what was left out.
+            Columns are then found by their names in ``predict``, and further ones are ignored.
         y : array of shape (n,)
-            The bag id of every row (the class, where ``priors`` is None).
+            The bag id of every row (the class, where ``priors`` is None). A column of X that holds
+            the same is not learned from.
         sample_weight : array of shape (n,), optional
             Weight of every row in the means of its bag; rows of weight 0 are left out.
+        bag : str, optional
+            In place of y, the column of X that holds the bag ids.
         test_set : (X, labels), optional
             Labelled rows whose error is recorded in ``history_`` each epoch, for research; it
             changes nothing else.
         """
-        return self._train(self.prepare(X, y, sample_weight, test_set=test_set))
+        return self._train(self.prepare(X, y, sample_weight, bag=bag, test_set=test_set))
 
     def fit_bags(self, bags: Bags, *, held_out: Bags | None = None) -> Self:
         """Learn from rows and their bag ids in the form of Bags, without copying the rows.
@@ -245,16 +260,17 @@ class UnbagClassifier(Predicting):
     def prepare(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: Any = None,
         *,
+        bag: str | None = None,
         test_set: tuple[Any, Any] | None = None,
     ) -> ClassifierJob:
         """Check the arguments of :meth:`fit` and make the job that it trains.
 
         With :meth:`take` many estimators can be trained as one stack by ``fit_many``.
         """
-        X, ids = self._check_rows(X, y)
+        X, ids, encoding = self._check_rows(X, y, bag)
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(
@@ -264,7 +280,7 @@ class UnbagClassifier(Predicting):
             if not keep.any():
                 raise invalid("sample_weight", "positive for at least one row", "zero for all")
             X, ids, weight = X[keep], ids[keep], weight[keep]
-        bags = Bags(X, ids, self._check_priors(ids))
+        bags = Bags(X, ids, self._check_priors(ids), encoding=encoding)
         return self._prepare(bags, weight=weight, test_set=test_set)
 
     def prepare_bags(self, bags: Bags, *, held_out: Bags | None = None) -> ClassifierJob:
@@ -303,7 +319,7 @@ class UnbagClassifier(Predicting):
             batching=self.batching,
             seed=seed,
             sample_weight=weight,
-            test=self._check_test_set(test_set, table, bags.row_shape, scaler),
+            test=self._check_test_set(test_set, table, bags.row_shape, scaler, given.encoding),
             held_out=held_out,
             patience=self.n_iter_no_change if self.early_stopping else None,
             given=given,
@@ -330,7 +346,7 @@ class UnbagClassifier(Predicting):
         self.test_prior_: Any = fit.test_prior
         self.output_prior_: Any = fit.output_prior
         self.calibration_: Calibration | None = fit.calibration
-        self.encoding_: Any = None
+        self.encoding_ = job.given.encoding
         self.row_hashes_ = sketch(hash_rows(job.given.source, job.given.rows))
         return self
 
@@ -341,6 +357,7 @@ class UnbagClassifier(Predicting):
             precision=self.precision,
             verbose=self.verbose,
             checkpoint=self.checkpoint,
+            time_limit=self.time_limit,
         )
         return self.take(job, fit)
 

@@ -21,18 +21,20 @@ from torch import nn
 
 from unbag.estimator.classifier import UnbagClassifier
 from unbag.estimator.description import Ids
-from unbag.estimator.saving import unbag_version
+from unbag.estimator.graph import Graph, add_linear, add_mlp
+from unbag.estimator.graph_of_tables import add_tabular
 from unbag.exceptions import UnbagError
 from unbag.files import new_file
 from unbag.models import MLP, ResNet20
 from unbag.priors import prior_shift
 from unbag.tabular import TabularModel
 from unbag.validation import import_optional, invalid
+from unbag.version import unbag_version
 
 __all__ = ["export_onnx"]
 
 FORMAT = "unbag-onnx-1"
-_OPSET, _IR_VERSION = 17, 8  # read by onnxruntime 1.13 and later
+_OPSETS, _IR_VERSION = {"": 17, "ai.onnx.ml": 3}, 8  # read by onnxruntime 1.13 and later
 _TOLERANCE = 1e-4  # of probabilities, in float32
 _MAX_BYTES = 2_000_000_000  # of one file of the format
 _CHECKED_ROWS = 200
@@ -76,7 +78,7 @@ def export_onnx(clf: UnbagClassifier, path: str | os.PathLike[str]) -> Path:
     plain.__dict__.pop("feature_names_in_", None)
     rows = _rows_to_check(plain)
     # Rows of float32 would be scaled in float32, and less exactly than the graph does it.
-    expected = plain.predict_proba(rows if clf.bytes_ else rows.astype(np.float64))
+    expected = plain.predict_proba(rows if clf.scaler_ is None else rows.astype(np.float64))
 
     model = _model(plain)
     onnx.helper.set_model_props(model, _metadata(clf))
@@ -152,47 +154,12 @@ def _check(onnxruntime: Any, path: Path, rows: NDArray[Any], expected: NDArray[A
 # ---------------------------------------------------------------------------------------- graphs
 
 
-class _Graph:
-    """Nodes and constants of an ONNX graph, in the order of computation."""
-
-    def __init__(self) -> None:
-        self.onnx = import_optional("onnx", "onnx")
-        self.numpy_helper = import_optional("onnx.numpy_helper", "onnx")
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
-
-    def constant(self, value: Any) -> str:
-        """Add an array and return its name; tensors become float32."""
-        if isinstance(value, torch.Tensor):
-            value = value.detach().cpu().float().numpy()
-        name = f"constant_{len(self.constants)}"
-        self.constants.append(self.numpy_helper.from_array(np.ascontiguousarray(value), name))
-        return name
-
-    def add(self, operation: str, *inputs: str, output: str | None = None, **options: Any) -> str:
-        """Add a node and return the name of its output."""
-        output = output or f"{operation}_{len(self.nodes)}"
-        node = self.onnx.helper.make_node(operation, list(inputs), [output], **options)
-        self.nodes.append(node)
-        return output
-
-    def cast(self, x: str, dtype: str) -> str:
-        """Convert to FLOAT or DOUBLE."""
-        return self.add("Cast", x, to=getattr(self.onnx.TensorProto, dtype))
-
-    def normalize(self, x: str, norm: nn.BatchNorm1d | nn.BatchNorm2d) -> str:
-        """Apply the running statistics of a batch normalisation."""
-        statistics = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
-        names = [self.constant(tensor) for tensor in statistics]
-        return self.add("BatchNormalization", x, *names, epsilon=norm.eps)
-
-
 def _model(clf: UnbagClassifier) -> Any:
     parameters = sum(p.numel() for p in clf.module_.parameters())
     if 4 * parameters > _MAX_BYTES:
         got = f"{parameters:,} weights"
         raise invalid("clf", f"of less than {_MAX_BYTES:,} bytes to be one file of ONNX", got)
-    graph = _Graph()
+    graph = Graph()
     helper, types = graph.onnx.helper, graph.onnx.TensorProto
     _add_probabilities(graph, clf, _add_network(graph, clf.module_, _add_scaling(graph, clf), clf))
     kind = types.UINT8 if clf.bytes_ else types.FLOAT
@@ -207,17 +174,18 @@ def _model(clf: UnbagClassifier) -> Any:
         ],
         graph.constants,
     )
-    opset = helper.make_opsetid("", _OPSET)
+    domains = {node.domain for node in graph.nodes}
+    opsets = [helper.make_opsetid(domain, _OPSETS[domain]) for domain in sorted(domains)]
     return helper.make_model(
         onnx_graph,
-        opset_imports=[opset],
+        opset_imports=opsets,
         ir_version=_IR_VERSION,
         producer_name="unbag",
         producer_version=unbag_version(),
     )
 
 
-def _add_scaling(graph: _Graph, clf: UnbagClassifier) -> str:
+def _add_scaling(graph: Graph, clf: UnbagClassifier) -> str:
     """Rows as the network takes them."""
     if clf.bytes_:
         return graph.add("Div", graph.cast("rows", "FLOAT"), graph.constant(np.float32(255)))
@@ -230,7 +198,7 @@ def _add_scaling(graph: _Graph, clf: UnbagClassifier) -> str:
     return graph.cast(graph.add("Div", centred, scale), "FLOAT")
 
 
-def _add_probabilities(graph: _Graph, clf: UnbagClassifier, logits: str) -> None:
+def _add_probabilities(graph: Graph, clf: UnbagClassifier, logits: str) -> None:
     """Calibration and the step from the output prior to the test prior."""
     x = graph.add("LogSoftmax", logits, axis=1)
     if clf.calibration_ is not None:
@@ -243,32 +211,17 @@ def _add_probabilities(graph: _Graph, clf: UnbagClassifier, logits: str) -> None
     graph.add("ArgMax", x, output="class_index", axis=1, keepdims=0)
 
 
-def _add_network(graph: _Graph, module: nn.Module, x: str, clf: UnbagClassifier) -> str:
+def _add_network(graph: Graph, module: nn.Module, x: str, clf: UnbagClassifier) -> str:
     if type(module) is MLP:
-        return _add_mlp(graph, module, x)
+        return add_mlp(graph, module, x)
     if isinstance(module, TabularModel):
-        allowed = "a network to be exported"
-        remedy = "fit with method='crossfit', or save the classifier and use it in Python."
-        raise invalid("clf", allowed, "a model of method='tables'", remedy)
+        return add_tabular(graph, module, x)
     if type(module) is ResNet20:
         return _add_resnet20(graph, module, x, n_axes=len(clf.row_shape_))
     return _add_module(graph, module, x, clf.row_shape_)
 
 
-def _add_linear(graph: _Graph, x: str, linear: nn.Linear) -> str:
-    weight, bias = graph.constant(linear.weight), graph.constant(linear.bias)
-    return graph.add("Gemm", x, weight, bias, transB=1)
-
-
-def _add_mlp(graph: _Graph, module: MLP, x: str) -> str:
-    linears, norms = module.blocks()
-    x = graph.add("Flatten", x, axis=1)
-    for linear, norm in zip(linears[:-1], norms, strict=True):
-        x = graph.normalize(graph.add("Relu", _add_linear(graph, x, linear)), norm)
-    return _add_linear(graph, x, linears[-1])
-
-
-def _add_resnet20(graph: _Graph, module: ResNet20, x: str, n_axes: int) -> str:
+def _add_resnet20(graph: Graph, module: ResNet20, x: str, n_axes: int) -> str:
     def convolve(x: str, conv: nn.Conv2d) -> str:
         weight = graph.constant(conv.weight)
         return graph.add("Conv", x, weight, strides=list(conv.stride), pads=[1, 1, 1, 1])
@@ -289,10 +242,10 @@ def _add_resnet20(graph: _Graph, module: ResNet20, x: str, n_axes: int) -> str:
             x = graph.add("Pad", x, graph.constant(pads))
         x = graph.add("Relu", graph.add("Add", out, x))
     x = graph.add("ReduceMean", x, axes=[2, 3], keepdims=0)
-    return _add_linear(graph, x, module.output)
+    return add_linear(graph, x, module.output)
 
 
-def _add_module(graph: _Graph, module: nn.Module, x: str, row_shape: tuple[int, ...]) -> str:
+def _add_module(graph: Graph, module: nn.Module, x: str, row_shape: tuple[int, ...]) -> str:
     """Add a module of the user's own, as torch exports it."""
     module = copy.deepcopy(module).float().eval()
     file = io.BytesIO()
@@ -308,7 +261,7 @@ def _add_module(graph: _Graph, module: nn.Module, x: str, row_shape: tuple[int, 
                 input_names=["rows"],
                 output_names=["logits"],
                 dynamic_axes={"rows": {0: "n"}, "logits": {0: "n"}},
-                opset_version=_OPSET,
+                opset_version=_OPSETS[""],
             )
     except Exception as error:  # whatever the user's code or the exporter meets
         allowed = "a module that torch.onnx.export can express"

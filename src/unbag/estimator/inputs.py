@@ -10,7 +10,12 @@ from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import assert_all_finite, check_array
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 from torch import Tensor
 
 from unbag.bags import Bags
@@ -20,7 +25,7 @@ from unbag.ids import id_array, natural_ids
 from unbag.priors import ClassPriors
 from unbag.rows import Rows
 from unbag.training import TestSet
-from unbag.validation import detached, invalid, shorten
+from unbag.validation import detached, invalid, is_table, reads_tables, shorten
 
 __all__ = ["CheckedInputs", "pure"]
 
@@ -35,16 +40,37 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
     standardize: bool
     row_shape_: tuple[int, ...]
     bytes_: bool
+    encoding_: Any
 
-    def _check_rows(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        if y is None:
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _check_rows(
+        self, X: Any, y: Any, bag: str | None = None
+    ) -> tuple[NDArray[Any], NDArray[Any], Any]:
+        """Rows as numbers, their bag ids, and how the columns of a table became these rows."""
+        if y is None and bag is None:
             message = (
                 f"{type(self).__name__} requires y to be passed, but the target y is None; y is "
                 "the bag id of every row."
             )
             raise InvalidInputError(message)
-        X = self._validate(X, reset=True)
+        if y is not None and bag is not None:
+            raise invalid("y", "left out where bag names the column of bag ids", "both")
         y = detached("y", y)
+        encoding = None
+        if bag is not None or is_table(X):
+            from unbag.io.frames import encode_frame, is_encoded  # pyarrow, for tables alone
+
+            if bag is not None or is_encoded(X, y):
+                read = encode_frame(X, y, bag=bag)
+                X, encoding = read.X, read.encoding
+                y = y if bag is None else read.bag_ids
+                self._remember_columns(encoding)
+        if encoding is None:
+            X = self._validate(X, reset=True)
         # scikit-learn's conversion would merge kinds of ids, such as 1 and "a".
         ids = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else id_array("y", y)
         check_consistent_length(X, ids)
@@ -53,12 +79,36 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
             if ids.dtype.kind == "f":
                 assert_all_finite(ids, input_name="y")
             check_classification_targets(ids)
-        return X, ids
+        return X, ids, encoding
+
+    def _remember_columns(self, encoding: Any) -> None:
+        """Remember the columns of a table that were learned from."""
+        self.feature_names_in_ = np.array(encoding.columns, dtype=object)
+        self.n_features_in_ = len(encoding.columns)
+
+    def _encoded(self, X: Any) -> Any:
+        """Rows of a table, encoded as in training; anything else as it is."""
+        check_is_fitted(self, "module_")
+        if not reads_tables(self.encoding_) or isinstance(X, Bags):
+            return X
+        if is_table(X):
+            return self.encoding_.transform(X)
+        kind = str(getattr(X, "dtype", type(X).__name__)).removeprefix("torch.")
+        if kind != "float32":
+            allowed = (
+                f"a table with the columns {shorten(self.encoding_.columns)} as in training, or "
+                "rows that clf.encoding_.transform gave (float32)"
+            )
+            raise invalid("X", allowed, f"type {kind}")
+        return X
 
     def _validate(self, X: Any, *, reset: bool) -> NDArray[Any]:
         """Rows as an array of numbers, which fit those of the training."""
         X = _as_array(X)
-        rows = np.asarray(validate_data(self, X, reset=reset, **_form(X)))
+        if not reset and reads_tables(self.encoding_):  # these are features, not columns
+            rows = self._convert(X)
+        else:
+            rows = np.asarray(validate_data(self, X, reset=reset, **_form(X)))
         if not reset:
             self._check_form(rows)
         return rows
@@ -95,7 +145,10 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
             yield part
 
     def _check_feature_names(self, bags: Bags) -> None:
+        encoding = self.encoding_
         known = getattr(self, "feature_names_in_", None)
+        if reads_tables(encoding):
+            known = encoding.feature_names
         names = bags.feature_names
         if known is not None and names is not None and list(known) != list(names):
             allowed = f"Bags of the features {shorten(known)} as in training"
@@ -114,6 +167,9 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
             ):
                 remedy = "use priors=None: bags bring their own."
                 raise invalid("priors", "None, or those of the bags", "another table", remedy)
+        if reads_tables(bags.encoding):
+            self._remember_columns(bags.encoding)
+            return
         self._validate(bags.source[:1], reset=True)
         if bags.feature_names is not None:
             self.feature_names_in_ = np.array(bags.feature_names, dtype=object)
@@ -136,12 +192,15 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
         table: ClassPriors,
         row_shape: tuple[int, ...],
         scaler: StandardScaler | None,
+        encoding: Any = None,
     ) -> TestSet | None:
         if given is None:
             return None
         if not isinstance(given, tuple) or len(given) != 2:
             raise invalid("test_set", "a pair (X, labels)", type(given).__name__)
-        rows = np.asarray(detached("test_set", given[0]))
+        tables = reads_tables(encoding) and is_table(given[0])
+        rows = encoding.transform(given[0]) if tables else detached("test_set", given[0])
+        rows = np.asarray(rows)
         if rows.shape[1:] != row_shape:
             raise invalid("test_set", f"of rows of shape {row_shape}", f"{rows.shape[1:]}")
         what, source = "labelled with classes of the priors", "its labels have"
@@ -150,6 +209,8 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
 
     def _fit_scaler(self, bags: Bags) -> StandardScaler | None:
         if not self.standardize or _type_name(bags.source) == "uint8":
+            return None
+        if reads_tables(bags.encoding):  # it has done so
             return None
         X = self._copy_rows(bags)
         return StandardScaler().fit(X.reshape(len(X), -1))
@@ -183,9 +244,11 @@ def pure(classes: NDArray[Any]) -> ClassPriors:
 
 
 def _as_array(X: Any) -> Any:
-    """Tensors as arrays; anything else as it is."""
+    """Tensors and sparse matrices as arrays; anything else as it is."""
     if X is None:
         raise invalid("X", "rows of shape (n, d) or images", "None")
+    if hasattr(X, "toarray"):  # a sparse matrix
+        return X.toarray()
     if not isinstance(X, Tensor):
         return X
     X = detached("X", X)

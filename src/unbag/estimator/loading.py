@@ -46,7 +46,7 @@ from unbag.models import ModuleFactory, build_model
 from unbag.priors import ClassPriors, ShareErrors, SharesOf, check_test_prior
 from unbag.tabular import TabularModel
 from unbag.training import PRECISIONS
-from unbag.validation import check_choice, invalid, shorten
+from unbag.validation import check_choice, invalid, reads_tables, shorten
 
 __all__ = ["Arrays", "load_model", "logits_of", "network_tensors"]
 
@@ -373,6 +373,8 @@ class _Loading:
                 clf.encoding_ = encoding_from_dict(self.encoding, self.given.row_shape)
             except InvalidInputError as error:
                 raise refusal(self.folder / ENCODING, str(error).rstrip(".")) from None
+            if reads_tables(clf.encoding_):
+                clf._remember_columns(clf.encoding_)
 
     def _scaler(self, arrays: Arrays, n_rows: int) -> StandardScaler:
         mean, scale, var = (arrays[f"scaler.{n}"].numpy() for n in ("mean", "scale", "var"))

@@ -60,11 +60,13 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
         Every number is finite. Rows for which the network overflows are a
         :class:`~unbag.exceptions.NotFiniteError`, which names them.
         """
+        X = self._encoded(X)
         log_odds = self._log_odds(X, prior)
         return _join(X, (torch.softmax(torch.from_numpy(part), -1).numpy() for part in log_odds))
 
     def predict(self, X: Any, prior: Any = None) -> NDArray[Any]:
         """Most probable class of every row, under ``prior`` (by default the test prior)."""
+        X = self._encoded(X)
         best = _join(X, (part.argmax(1) for part in self._log_odds(X, prior)))
         predicted: NDArray[Any] = self.classes_[best]
         return predicted
@@ -75,7 +77,7 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
         A temperature and class biases are fitted by the bag likelihood; ``predict_proba`` and
         ``predict`` use them from then on, until the next ``fit``.
         """
-        check_is_fitted(self, "module_")
+        X = self._encoded(X)
         ids, table = self._ids_and_priors(X, y)
         log_eta = _join(X, self._log_softmax(X))
         self.calibration_ = calibrate_log(
@@ -91,7 +93,7 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
         these rows. An :class:`~unbag.exceptions.ImplausibleEstimateWarning` tells where it is
         outside [0, 1] by more than its error.
         """
-        check_is_fitted(self, "module_")
+        X = self._encoded(X)
         predicted = _join(X, (part.argmax(1) for part in self._log_odds(X, None)))
         ids, table = self._ids_and_priors(X, y)
         check_consistent_length(predicted, ids)

@@ -7,7 +7,6 @@ of a table became numbers, where that is known. ``loading`` reads them.
 import os
 import platform
 import warnings
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -50,17 +49,10 @@ from unbag.plain import to_plain
 from unbag.priors import ClassPriors, check_test_prior
 from unbag.schema import SchemaError, convert
 from unbag.tabular import TabularModel
-from unbag.validation import invalid, shorten
+from unbag.validation import invalid, reads_tables, shorten
+from unbag.version import unbag_version
 
-__all__ = ["save_model", "unbag_version", "write_model"]
-
-
-def unbag_version() -> str:
-    """Version of the installed package."""
-    try:
-        return metadata.version("unbag")
-    except metadata.PackageNotFoundError:  # the source without an installation
-        return "unknown"
+__all__ = ["save_model", "write_model"]
 
 
 def save_model(clf: UnbagClassifier, path: str | os.PathLike[str]) -> Path:
@@ -77,7 +69,7 @@ def write_model(clf: UnbagClassifier, folder: Path, *, stacklevel: int = 2) -> N
         write_tensors(folder / WEIGHTS, _arrays(clf), {"format": "pt"})
     except OSError as error:
         raise refusal(folder / WEIGHTS, f"it cannot be written ({error})") from None
-    encoding = getattr(clf, "encoding_", None)
+    encoding = clf.encoding_
     if encoding is not None:
         write_json(folder / ENCODING, encoding.to_dict())
     description.files = {path.name: digest(path) for path in sorted(folder.iterdir())}
@@ -103,6 +95,8 @@ def _description(clf: UnbagClassifier) -> Description:
         full = ClassPriors.of(clf.priors)
         given_bags = "used" if full.equals(table) else Ids.of(full.bag_ids)
     names = getattr(clf, "feature_names_in_", None)
+    if reads_tables(clf.encoding_):  # which has the names
+        names = None
     prior = clf.test_prior
     if prior is not None:
         matched = check_test_prior(prior, clf.classes_)

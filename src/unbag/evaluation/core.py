@@ -1,7 +1,8 @@
 """Estimates with intervals from the counts of predictions in bags."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from unbag.evaluation.metrics import (
     Metric,
     cost_metric,
 )
+from unbag.evaluation.misfit import Misfit, drift_directions, measure_misfit
 from unbag.evaluation.probabilities import clustering
 from unbag.evaluation.updating import update_inverse
 from unbag.evaluation.variances import BagSample
@@ -32,6 +34,8 @@ __all__ = ["Core"]
 
 _Floats = NDArray[np.float64]
 _ROUGH_PART = 0.25  # simulated: none covers 1 to 3 points less, all of it 1 to 3 points more
+_PROJECTION_STEPS = 500
+_SMALLEST = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +87,7 @@ class Core:
         inverse: str = "size-weighted",
         rows: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None,
     ) -> None:
-        self.rows, self.sample, self.theta = rows, sample, priors.values
+        self.rows, self.priors, self.theta = rows, priors, priors.values
         self.table = table.astype(np.float64)
         self.counts = self.table.sum(1)
         self.shares = self.table / self.counts[:, None]
@@ -108,8 +112,57 @@ class Core:
             self.pattern = error_pattern(
                 self.raw, self.theta, sample.counts, self.total_shares, self.inverse.matrix
             )
+        self.sample = replace(sample, directions=drift_directions(self.pattern))
         self.path = overall_path(self.pattern, self.pooled, self.total_shares)
         self._last_path: _ClassPath | None = None
+
+    @cached_property
+    def misfit(self) -> Misfit | None:
+        """How much bags disagree beyond chance; None with as many bags as classes."""
+        assert self.sample.directions is not None
+        plain = LeftInverse(self.priors, self.counts)
+        return measure_misfit(
+            self.shares,
+            (self.inverse if self.sample.errors is not None else plain).matrix,
+            replace(self.sample, drift=0.0),
+            self.projected["confusion"],
+            self.sample.directions,
+            self.priors.bag_ids,
+            self.design_effect(self.inverse.weights(np.diag(self.pi))),
+        )
+
+    def allow_misfit(self, level: float) -> None:
+        """Widen all intervals from here on by the disagreement of the bags."""
+        if self.misfit is not None:
+            self.sample = replace(self.sample, drift=self.misfit.allowance(level))
+            self._last_path = None
+
+    @property
+    def excess(self) -> _Floats:
+        """Variance by drift of a bag's shares of predictions over that of one row, (M,)."""
+        covariance = self.sample.prediction_covariance(self.projected["confusion"])
+        alone = np.trace(covariance, axis1=1, axis2=2)
+        return np.asarray(self.sample.drift_in_shares().sum(1) / np.maximum(alone, _SMALLEST))
+
+    def tolerated_drift(self, move: float) -> dict[str, Any]:
+        """Drift between bags that would move each number by this much, one standard deviation.
+
+        One per overall number, and a list of K per number of the classes; infinite where no drift
+        would.
+        """
+        eye = np.eye(len(self.pi))
+        tolerated: dict[str, Any] = {}
+        for name, metric in OVERALL_METRICS.items():
+            gradient = metric.gradient(self.pattern, self.pi)
+            tolerated[name] = self._tolerated(gradient, move)
+        for name, by_class in CLASS_METRICS.items():
+            gradient = by_class.gradient(self.pattern, self.pi)
+            tolerated[name] = [self._tolerated(gradient * column, move) for column in eye]
+        return tolerated
+
+    def _tolerated(self, gradient: _Floats, move: float) -> float:
+        variance = float(self.sample.drift_variance(self.inverse.weights(gradient)))
+        return move / math.sqrt(variance) if variance > 0 else math.inf
 
     def overall(
         self, metric: Metric, z: float, limits: tuple[float, float] = (0.0, 1.0)
@@ -184,7 +237,8 @@ class Core:
                 columns=columns,
                 recall_weights=self.inverse.weights(np.outer(eye[k], eye[k])),
                 share_weights=self.inverse.weights(np.outer(self.pi, eye[k])),
-                share_variances=self.sample.share_variance(columns),
+                share_variances=self.sample.share_variance(columns)
+                + self.sample.drift_in_shares()[:, k],
                 matrices=_with_column(self.pattern, k, columns)
                 if self.inverse.kind == "least-variance"
                 else None,
@@ -229,13 +283,15 @@ class Core:
         residual = (weights[bag_index, predicted] - mean) / self.counts[bag_index]
         return clustering(residual, record)
 
-    def projected(self, iterations: int = 500) -> dict[str, Any]:
+    @cached_property
+    def projected(self) -> dict[str, Any]:
         """Numbers of the likeliest valid confusion matrix, found by expectation maximisation."""
         k = self.theta.shape[1]
+        theta = np.maximum(self.inverse.instruments, 0)
         confusion = 0.98 * self.pattern + 0.02 / k
-        for _ in range(iterations):
-            ratio = self.table / np.maximum(self.theta @ confusion, 1e-300)
-            confusion = confusion * (self.theta.T @ ratio)
+        for _ in range(_PROJECTION_STEPS):
+            ratio = self.table / np.maximum(theta @ confusion, 1e-300)
+            confusion = confusion * (theta.T @ ratio)
             confusion /= np.maximum(confusion.sum(1, keepdims=True), 1e-300)
         numbers = {
             name: metric.value(confusion, self.pi)

@@ -16,8 +16,8 @@ from unbag.evaluation.probabilities import (
     check_probabilities,
     probability_metrics,
 )
-from unbag.evaluation.report import Evaluation
-from unbag.evaluation.trust import beyond_limits_warning, untestable_note
+from unbag.evaluation.report import SHOWN_MOVE, Evaluation
+from unbag.evaluation.trust import beyond_limits_warning, misfit_warning, untestable_note
 from unbag.evaluation.variances import BagSample
 from unbag.exceptions import InvalidInputError, TrainingRowsWarning
 from unbag.identity import hash_rows, identify, share_known
@@ -28,6 +28,8 @@ from unbag.validation import (
     as_float_array,
     check_number,
     invalid,
+    is_table,
+    reads_tables,
     shorten,
     warn_replaced,
 )
@@ -122,15 +124,19 @@ def evaluate_predictions(
     sample = BagSample.of(rest, table_of_counts.sum(1), held_out)
     core = Core(table_of_counts, rest, sample, pi, inverse, rows)
     z = float(stats.norm.ppf(0.5 + level / 2))
+    beyond = core.errors_beyond_limits(OVERALL_METRICS["accuracy"])  # by chance alone
+    core.allow_misfit(level)
     overall = {name: core.overall(metric, z) for name, metric in OVERALL_METRICS.items()}
     by_class = core.by_class(z)
     accuracy = overall["accuracy"]
-    beyond = core.errors_beyond_limits(OVERALL_METRICS["accuracy"])
-    warning, note = beyond_limits_warning(accuracy, beyond), untestable_note(rest)
+    impossible, note = beyond_limits_warning(accuracy, beyond), untestable_note(rest)
+    warnings = (impossible, misfit_warning(core.misfit))
     extra = None
     if chances is not None:
         updated = None if rest.errors is None else core.inverse.matrix
-        extra = probability_metrics(chances, bag_index, rest, core.pi, level, clusters, updated)
+        extra = probability_metrics(
+            chances, bag_index, rest, core.pi, level, clusters, core.excess, updated
+        )
     return Evaluation(
         classes=table.classes,
         confusion=core.raw,
@@ -142,7 +148,7 @@ def evaluate_predictions(
         precision=by_class["precision"],
         f1=by_class["f1"],
         predicted_share=by_class["predicted_share"],
-        projected=core.projected(),
+        projected=core.projected,
         cost=None if costs is None else core.cost(costs, z),
         probabilities=extra,
         test_prior=core.pi,
@@ -153,7 +159,10 @@ def evaluate_predictions(
         inverse=core.inverse.kind,
         held_out_share=held_out,
         design_effect=core.design_effect(core.inverse.weights(np.diag(core.pi))),
-        warnings=() if warning is None else (warning,),
+        misfit=core.misfit,
+        tolerated_drift=core.tolerated_drift(SHOWN_MOVE),
+        trustworthy=impossible is None,
+        warnings=tuple(warning for warning in warnings if warning is not None),
         notes=() if note is None else (note,),
     )
 
@@ -226,7 +235,7 @@ def evaluate(
     estimator : UnbagClassifier, a Pipeline that ends in one, or any classifier
         It needs ``predict``; with ``predict_proba`` and ``classes_`` as well, probabilities are
         evaluated too.
-    X : array or DataFrame of shape (n, ...), or Bags
+    X : array or table of shape (n, ...), or Bags
         Rows that the classifier was not trained on; a warning tells how many were. They may be
         memory-mapped and larger than memory.
     bag_ids : array of shape (n,)
@@ -251,8 +260,11 @@ def evaluate(
         bag_ids, default_priors, selected = X.bag_ids, X.priors, X
         if not hasattr(estimator, "output_prior_"):  # only ours reads Bags part by part
             X = X.X
-    predicted = estimator.predict(X)
     last, rows = _last_step(estimator, X)
+    if is_table(rows) and reads_tables(getattr(last, "encoding_", None)):
+        rows = last.encoding_.transform(rows)  # once, instead of in every prediction
+        X = rows if last is estimator else X
+    predicted = estimator.predict(X)
     if priors is None and hasattr(last, "output_prior_"):  # other libraries' priors are no tables
         default_priors = last.priors if default_priors is None else default_priors
         priors = last.priors_ if default_priors is None else default_priors
@@ -302,6 +314,8 @@ def _last_step(estimator: Any, rows: Any) -> tuple[Any, Any]:
 
 def _numbers(rows: Any) -> Any:
     """Rows as an array or tensor, else None: a text or a sparse row is not recognised."""
+    if hasattr(rows, "toarray"):
+        return None
     with contextlib.suppress(InvalidInputError):
         return check_rows(rows)[0]
     return None

@@ -71,7 +71,7 @@ class LeftInverse:
         if self.kind == "least-variance" and k * (k - 1) > _LARGEST_SYSTEM:
             remedy = "use 'size-weighted'."
             raise invalid("inverse", "'least-variance' for at most 50 classes", f"{k}", remedy)
-        self.covariance = covariance
+        self.covariance, self.instruments = covariance, theta
 
     def with_instruments(self, instruments: _Floats, covariance: _Floats) -> "LeftInverse":
         r"""Use instruments Z (M, K) in place of Θ: (ZᵀNΘ)⁻¹ZᵀN, also a left inverse.
@@ -91,6 +91,7 @@ class LeftInverse:
         weighted = (z * n[:, None]).T  # (K, M)
         noise = np.einsum("m,mij->ij", n, covariance)
         other = copy(self)
+        other.instruments = np.asarray(z)
         other.matrix = np.linalg.pinv(weighted @ self.theta) @ weighted
         # Directions of Z from the most of signal to the least, which is never taken as none.
         share, directions = eigh(noise, weighted @ z)

@@ -101,6 +101,7 @@ def probability_metrics(
     test_prior: _Floats,
     level: float,
     clusters: NDArray[np.int64] | None = None,
+    excess: _Floats | float = 0.0,
     inverse: _Floats | None = None,
 ) -> ProbabilityMetrics:
     r"""Estimate means of losses that depend on a row and its unknown class.
@@ -120,13 +121,15 @@ def probability_metrics(
     level : float
     clusters : integer array of shape (n,), optional
         Record number of every row.
+    excess : float or array of shape (M,)
+        Variance of a bag's mean by drift between bags, over the variance of one row.
     inverse : array of shape (K, M), optional
         A left inverse of Θ in place of the size-weighted one, where shares have errors.
     """
     counts = np.bincount(bag_index, minlength=priors.n_bags).astype(np.float64)
     if inverse is None:
         inverse = LeftInverse(priors, counts).matrix  # (K, M)
-    rows = _Rows(counts, bag_index, inverse, level, clusters, priors.errors)
+    rows = _Rows(counts, bag_index, inverse, level, clusters, priors.errors, excess)
     weights = inverse.T * test_prior  # (M, K)
     log_loss = rows.estimate(weights, -np.log(np.maximum(chances, _SMALLEST)))
     brier = rows.estimate(weights, (chances**2).sum(1, keepdims=True) - 2 * chances + 1)
@@ -144,6 +147,7 @@ class _Rows:
     level: float
     clusters: NDArray[np.int64] | None
     errors: ShareErrors | None
+    excess: _Floats | float = 0.0
 
     def means(self, values: _Floats) -> _Floats:
         """Mean of values (n,) in every bag, (M,)."""
@@ -175,7 +179,7 @@ class _Rows:
         if alone.any():
             known = np.average(spread[~alone], weights=counts[~alone]) if (~alone).any() else np.nan
             spread = np.where(alone, known, spread)
-        variance = float((spread / counts).sum())
+        variance = float((spread * (1 / counts + self.excess)).sum())
         noise = np.maximum(self.means(residual**4) - second**2, 0) / counts**3
         freedom = 2 * variance**2 / float(noise.sum()) if noise.any() else np.inf
         if self.clusters is not None:

@@ -1,18 +1,21 @@
 """What an evaluation without labels holds, and how it reads."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unbag.evaluation.estimate import Estimate
+from unbag.evaluation.misfit import Misfit
 from unbag.evaluation.probabilities import ProbabilityMetrics
 from unbag.plain import to_plain
 from unbag.priors import SharesOf
 from unbag.validation import warn_replaced
 
-__all__ = ["Evaluation"]
+__all__ = ["SHOWN_MOVE", "Evaluation"]
+
+SHOWN_MOVE = 0.05  # for which the drift between bags is shown that would move a number as far
 
 _Floats = NDArray[np.float64]
 
@@ -53,8 +56,18 @@ class Evaluation:
     design_effect : float
         Variance of the accuracy over that of distinct rows, at least 1: whether a row that is in
         several bags lowers it depends on how these were drawn, so intervals are never narrowed.
+    misfit : Misfit or None
+        How much the bags disagree about the model beyond chance; the intervals allow for it. None
+        with as many bags as classes, where nothing can show it.
+    tolerated_drift : dict
+        By the name of each number (a list where it has one per class): how large a random
+        difference between bags in the recall of every class, as a standard deviation, would
+        move the number by 5 points.
+    trustworthy : bool
+        False where the accuracy is outside [0, 1] by more than its error; the intervals are then
+        not printed.
     warnings : tuple of str
-        Why the numbers are not to be trusted; empty where nothing speaks against them.
+        What speaks against the numbers, and what to do about it.
     notes : tuple of str
         What the numbers rest on that these rows cannot show.
     """
@@ -80,13 +93,11 @@ class Evaluation:
     inverse: str
     held_out_share: _Floats | None = None
     design_effect: float = 1.0
+    misfit: Misfit | None = None
+    tolerated_drift: dict[str, Any] = field(default_factory=dict)
+    trustworthy: bool = True
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-    @property
-    def trustworthy(self) -> bool:
-        """Whether nothing that is known speaks against the numbers: there are no warnings."""
-        return not self.warnings
 
     @property
     def sampling(self) -> str:
@@ -101,8 +112,7 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON: an estimate becomes value, low and high, NaN becomes None."""
-        values = {name: to_plain(value) for name, value in vars(self).items()}
-        return values | {"trustworthy": self.trustworthy}
+        return {name: to_plain(value) for name, value in vars(self).items()}
 
     def __str__(self) -> str:
         recalls = [f"recall of {label}" for label in self.classes]

@@ -1,8 +1,10 @@
 """What speaks against trusting label-free numbers, in sentences for an analyst."""
 
+from unbag.evaluation.misfit import Misfit
 from unbag.priors import ClassPriors
+from unbag.validation import shorten
 
-__all__ = ["beyond_limits_warning", "untestable_note"]
+__all__ = ["beyond_limits_warning", "misfit_warning", "untestable_note"]
 
 # Standard errors from any possible value at which an accuracy is not to be trusted. On rows drawn
 # freely, chance takes about 1 in 14 perfect models so far, and 1 in 50 of those right in 95%.
@@ -28,6 +30,21 @@ def beyond_limits_warning(accuracy: float, errors: float) -> str | None:
         "bags, the class shares are wrong, or the model was trained on these rows. Run "
         "unbag.inspect with the rows, leave out columns that tell which bag a row is in (such as "
         "dates), check the shares, and evaluate again."
+    )
+
+
+def misfit_warning(misfit: Misfit | None) -> str | None:
+    """Say that bags disagree more than chance lets them, which ones, and what to do, else None."""
+    if misfit is None or not misfit.is_significant:
+        return None
+    bags = shorten([bag for bag, _ in misfit.bags], limit=5)
+    which = f" Bags that stand out: {bags}." if misfit.bags else ""
+    return (
+        "The bags disagree about this model more than chance allows "
+        f"(p = {misfit.p_value:.2g}): from bag to bag, the recall of a class differs by about "
+        f"{100 * misfit.drift:.2g} points. All intervals are wider for it.{which} Leave out "
+        "columns that differ between bags for other reasons than the classes, check how bags and "
+        "their shares were collected, or leave bags out, and evaluate again."
     )
 
 

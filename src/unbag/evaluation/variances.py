@@ -65,12 +65,19 @@ class BagSample:
     noise : array of shape (M,)
         What :func:`class_noise` gives.
     errors : ShareErrors, optional
+    drift : float
+        Standard deviation of the recall of a class between bags.
+    directions : array of shape (K, K), optional
+        How predictions of a class move with its recall, as :func:`drift_directions` gives it;
+        needed with a drift.
     """
 
     theta: _Floats
     counts: _Floats
     noise: _Floats
     errors: ShareErrors | None = None
+    drift: float = 0.0
+    directions: _Floats | None = None
 
     @classmethod
     def of(
@@ -93,7 +100,7 @@ class BagSample:
             - (\sum_y \theta_{my} g_{my})^2 \bigr) \Bigr), \quad g = W C^\top
 
         with the class noise u. Errors dΘ of the priors move the estimate by
-        :math:`-\sum_{my} g_{my} \, d\theta_{my}`.
+        :math:`-\sum_{my} g_{my} \, d\theta_{my}`; a drift adds :meth:`drift_variance`.
 
         Parameters
         ----------
@@ -115,13 +122,24 @@ class BagSample:
         total = (within / self.counts).sum(-1)
         if self.errors is not None and gradient is not None:
             total = total + self.errors.added_variance(gradient)
-        return np.asarray(total)
+        return np.asarray(total + self.drift**2 * self.drift_variance(weights))
+
+    def drift_variance(self, weights: _Floats) -> _Floats:
+        r"""Variance of an estimate with weights W (..., M, K) by a drift of 1.
+
+        .. math:: \sum_{my} \theta_{my}^2 (W_m \cdot a_y)^2
+
+        with the directions a, for recalls that differ between bags independently.
+        """
+        if self.directions is None:
+            return np.zeros(weights.shape[:-2])
+        return np.asarray(((self.theta * (weights @ self.directions.T)) ** 2).sum((-2, -1)))
 
     def share_variance(self, columns: _Floats) -> _Floats:
         """Variance of the share of each bag that is predicted as one class.
 
         It is :meth:`variance` where only weights of that class are not zero, which then enter as
-        Σ_m w_m² times this.
+        Σ_m w_m² times this. The part of a drift is not in it: :meth:`drift_in_shares` gives it.
 
         Parameters
         ----------
@@ -138,6 +156,12 @@ class BagSample:
         return np.asarray(
             total if self.errors is None else total + self.errors.added_by_bag(columns)
         )
+
+    def drift_in_shares(self) -> _Floats:
+        """Variance by drift of the share of each bag that is predicted as each class, (M, K)."""
+        if self.directions is None:
+            return np.zeros_like(self.theta)
+        return np.asarray(self.drift**2 * (self.theta**2 @ self.directions**2))
 
     def prediction_covariance(self, confusion: _Floats) -> _Floats:
         """Covariance of the predicted class, as indicators, of a row of each bag: (M, K, K)."""

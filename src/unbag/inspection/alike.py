@@ -1,25 +1,21 @@
 """Whether the rows of a class look alike in all bags: bag means must be mixes of class means."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
-from unbag.priors import RANK_TOLERANCE, ClassPriors, ShareErrors, SharesOf, read_shares_of
-from unbag.rows import Rows, check_rows
+from unbag.inspection.columns import ColumnTest, bag_copies, column_tests, combined, differing
+from unbag.inspection.residuals import Residuals, bag_features, residual_test
+from unbag.io.encoding import TableEncoding
+from unbag.io.frames import rows_of
+from unbag.priors import ClassPriors, SharesOf, read_shares_of
+from unbag.rows import Rows
 from unbag.validation import as_generator, invalid, warn_replaced
 
-__all__ = [
-    "AlikeTest",
-    "alike_test",
-    "as_numpy",
-    "bag_features",
-    "no_spare_bag",
-    "residual_test",
-    "run_test",
-]
+__all__ = ["MIN_FREEDOM", "AlikeTest", "RowSample", "alike_test", "no_spare_bag"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -29,45 +25,29 @@ MAX_BAGS = 1_000  # of more bags, the largest are used
 MAX_FEATURES = 20  # more columns are projected at random to this many
 ROWS_PER_FEATURE = 10  # rows less bags that a feature needs, for its covariances
 BLOCK = 256  # columns projected at a time, to copy little
-MIN_OWN_ROWS = 5  # of a bag with a covariance of its rows; smaller bags take the pooled one
 MIN_FREEDOM = 30  # rows less bags; with fewer nothing is tested
-SHOWN_BAGS = 5
 
 
 @dataclass(frozen=True)
-class AlikeTest:
+class AlikeTest(Residuals):
     """Result of :func:`alike_test`.
+
+    The numbers of :class:`Residuals` are those of all columns together; but ``p_value`` combines
+    their p-value with those of the columns.
 
     Attributes
     ----------
-    p_value
-        Chance of a deviation this large if rows of a class are alike in all bags and the priors
-        are right.
-    statistic, expected
-        T and its mean under that assumption.
-    degrees
-        Degrees of freedom of T: 2 (E T)² / Var T.
-    deviation
-        How far bag means are from mixes of class means, beyond chance: root mean square over
-        rows and features, in standard deviations within bags.
-    bags
-        The bags that deviate most, worst first: id, and squared deviation over what chance
-        gives, 1 on average.
-    n_features, n_rows
-        How many features and rows were used.
-    sampling
-        How the variance of bag means was taken, "iid" or "exact".
+    joint_p_value
+        Of all columns together.
+    columns
+        Columns that differ between bags beyond what the shares explain, worst first.
+    n_columns
+        How many columns were tested by themselves.
     """
 
-    p_value: float
-    statistic: float
-    expected: float
-    degrees: float
-    deviation: float
-    bags: list[tuple[Any, float]]
-    n_features: int
-    n_rows: int
-    sampling: str
+    joint_p_value: float = 1.0
+    columns: list[ColumnTest] = field(default_factory=list)
+    n_columns: int = 0
 
 
 def alike_test(
@@ -77,6 +57,7 @@ def alike_test(
     *,
     shares_of: SharesOf | None = None,
     random_state: Any = 0,
+    columns: Any = None,
     sampling: str | None = None,
     prior_errors: Any = None,
 ) -> AlikeTest:
@@ -99,6 +80,10 @@ def alike_test(
     scaled χ² with these two moments, corrected for whitening by an estimate, which turns it
     into an F.
 
+    Each column is tested by itself in the same way, since a mix of many columns hides what only
+    one of them shows. Those of a categorical column count as one, and p-values are corrected for
+    the number of columns. The p-value of the result combines both tests.
+
     Where class counts are exact, bag means vary less, by the covariances within classes only, and
     the test for rows drawn at random is too careful. With ``shares_of="rows"`` the part between
     classes is estimated from the fitted class means and subtracted.
@@ -118,6 +103,9 @@ def alike_test(
         first is used, and the result says so.
     random_state
         Seed of the sample of rows and of the projection, where there are many.
+    columns
+        (d,) the column of a table that each feature comes from, where several are one; by default
+        every feature is a column.
     sampling, prior_errors
         Replaced by ``shares_of`` and by the ``errors`` of :class:`ClassPriors`.
 
@@ -139,7 +127,7 @@ def alike_test(
     True
     """
     table = ClassPriors.of(priors)
-    rows, _ = check_rows(X)
+    rows, names, encoding = rows_of(X, bag_ids)
     index = table.encode(bag_ids)
     if len(index) != len(rows):
         raise invalid("bag_ids", f"of length {len(rows)}, one for each row of X", len(index))
@@ -148,40 +136,97 @@ def alike_test(
     if prior_errors is not None:
         warn_replaced("prior_errors", "priors=ClassPriors.of(priors).with_errors(errors)")
         table = table.with_errors(prior_errors)
-    result = run_test(rows, index, table, table.errors, drawn, random_state)
+    sample = RowSample.draw(rows, index, table, random_state)
+    result = sample.test(column_names(rows, names, encoding, columns), drawn)
     if isinstance(result, str):
         raise invalid("X", "rows that can be tested", result)
     return result
 
 
-def run_test(
+@dataclass(frozen=True, eq=False)
+class RowSample:
+    """Rows of bags, bag by bag: all of them, or as many as the tests need.
+
+    Attributes
+    ----------
+    rows
+        (n, ...) rows.
+    sizes
+        (M,) rows of each bag.
+    table
+        Class priors of these bags.
+    rng
+        For what is drawn at random.
+    """
+
+    rows: NDArray[Any]
+    sizes: Ints
+    table: ClassPriors
+    rng: np.random.Generator
+
+    @classmethod
+    def draw(
+        cls, rows: Rows, bag_index: Ints, table: ClassPriors, random_state: Any = 0
+    ) -> "RowSample":
+        """Draw rows of the largest bags."""
+        sizes = np.bincount(bag_index, minlength=table.n_bags)
+        kept = np.sort(np.argsort(-sizes, kind="stable")[:MAX_BAGS])  # (M',)
+        kept = kept[sizes[kept] > 0]
+        rng = as_generator(random_state)
+        chosen = _sample(bag_index, kept, rng)  # rows, bag by bag
+        n = np.bincount(np.searchsorted(kept, bag_index[chosen]))
+        return cls(as_numpy(rows[chosen]), n, table.subset(kept), rng)
+
+    def test(self, columns: Sequence[Any] | None, sampling: str) -> AlikeTest | str:
+        """Run the test of :func:`alike_test`, or say why it cannot be run."""
+        n_bags, n_rows = len(self.sizes), len(self.rows)
+        if n_bags <= self.table.rank:
+            return no_spare_bag(n_bags, self.table.rank)
+        if n_rows - n_bags < MIN_FREEDOM:
+            need = f"at least {MIN_FREEDOM} more than bags are needed"
+            return f"{n_rows} rows in {n_bags} bags are too few; {need}"
+        most = min(MAX_FEATURES, (n_rows - n_bags) // ROWS_PER_FEATURE)
+        features = bag_features(_columns(self.rows, most, self.rng), self.sizes)
+        if features.shape[1] == 0:
+            return "the rows do not differ within bags"
+        joint = residual_test(features, self.sizes, self.table, self.table.errors, sampling)
+        tests = []
+        if columns is not None:
+            tests = column_tests(
+                self.rows, self.sizes, columns, self.table, sampling, most, self.rng
+            )
+        shown = vars(joint) | {"p_value": combined(joint.p_value, tests)}
+        return AlikeTest(
+            **shown,
+            joint_p_value=joint.p_value,
+            columns=differing(tests),
+            n_columns=len(tests),
+        )
+
+    def copies(self, columns: Sequence[Any] | None) -> dict[Any, float]:
+        """Columns that tell which bag a row is in, as :func:`bag_copies` finds them."""
+        if columns is None or len(self.rows) - len(self.sizes) < MIN_FREEDOM:
+            return {}
+        return bag_copies(self.rows, self.sizes, columns, self.table)
+
+
+def column_names(
     rows: Rows,
-    bag_index: Ints,
-    table: ClassPriors,
-    errors: ShareErrors | None,
-    sampling: str,
-    random_state: Any = 0,
-) -> AlikeTest | str:
-    """Run the test of :func:`alike_test` on checked input, or say why it cannot be run."""
-    sizes = np.bincount(bag_index, minlength=table.n_bags)
-    kept = np.sort(np.argsort(-sizes, kind="stable")[:MAX_BAGS])  # (M',)
-    kept = kept[sizes[kept] > 0]
-    rest = table.subset(kept)
-    if len(kept) <= rest.rank:
-        return no_spare_bag(len(kept), rest.rank)
-    rng = as_generator(random_state)
-    chosen = _sample(bag_index, kept, rng)  # rows, bag by bag
-    place = np.searchsorted(kept, bag_index[chosen])  # 0..M'-1, sorted
-    n = np.bincount(place)
-    if n.sum() - len(n) < MIN_FREEDOM:
-        need = f"at least {MIN_FREEDOM} more than bags are needed"
-        return f"{n.sum()} rows in {len(n)} bags are too few; {need}"
-    most = min(MAX_FEATURES, (len(chosen) - len(n)) // ROWS_PER_FEATURE)
-    features = bag_features(_columns(rows, chosen, most, rng), n)
-    if features.shape[1] == 0:
-        return "the rows do not differ within bags"
-    kept_errors = None if errors is None else errors.subset(kept)
-    return residual_test(features, n, rest, kept_errors, sampling)
+    names: Sequence[str] | None,
+    encoding: TableEncoding | None = None,
+    columns: Any = None,
+) -> Sequence[Any] | None:
+    """Name the column of every feature; None for images, whose pixels are no columns."""
+    if rows.ndim > 2:
+        return None
+    if columns is None and encoding is not None:
+        return encoding.feature_columns
+    if columns is None:
+        return list(range(rows.shape[1])) if names is None else list(names)
+    if len(columns) != rows.shape[1]:
+        allowed = f"{rows.shape[1]} names, one for each feature of X"
+        raise invalid("columns", allowed, f"{len(columns)}")
+    return list(columns)
 
 
 def no_spare_bag(n_bags: int, rank: int) -> str:
@@ -189,137 +234,6 @@ def no_spare_bag(n_bags: int, rank: int) -> str:
     return (
         f"with {n_bags} bags and rank {rank} any bag means fit; more bags than the rank are needed"
     )
-
-
-def residual_test(
-    features: Floats, sizes: Ints, table: ClassPriors, errors: ShareErrors | None, sampling: str
-) -> AlikeTest:
-    """Test whether means of whitened features, (n, d) bag by bag, are mixes of class means."""
-    (n, d), n_bags = features.shape, len(sizes)
-    means, covariances = _moments(features, sizes)  # (M, d), (M, d, d)
-    root = np.sqrt(sizes)  # (M,)
-    left, sigma, right = np.linalg.svd(root[:, None] * table.values, full_matrices=False)
-    nonzero = sigma > RANK_TOLERANCE * sigma[0]
-    left, sigma, right = left[:, nonzero], sigma[nonzero], right[nonzero]
-    projector = np.eye(n_bags) - left @ left.T  # (M, M), R
-    inverse = (right.T / sigma) @ left.T * root  # (K, M), from bag means to class means
-    class_means = inverse @ means  # (K, d)
-
-    if sampling == "exact":
-        within = _within_class_covariances(covariances, sizes, table, class_means, inverse)
-        sampling, covariances = ("iid", covariances) if within is None else ("exact", within)
-    if errors is not None:
-        apart = class_means - (errors.weights @ class_means)[:, None]  # (M, K, d)
-        noise = np.einsum("mk,mki,mkj->mij", errors.variances, apart, apart)
-        covariances = covariances + sizes[:, None, None] * noise
-
-    traces = np.trace(covariances, axis1=1, axis2=2)  # (M,)
-    flat = covariances.reshape(n_bags, -1)
-    products = flat @ flat.T  # (M, M), tr(S_m S_l)
-    # tr(S_m²) of an estimate is too large; unbiased for Gaussian features, never below a sphere's.
-    freedom = np.maximum(sizes - 1, MIN_OWN_ROWS - 1)
-    unbiased = (np.diag(products) - traces**2 / freedom) / (1 - 1 / freedom) / (1 + 2 / freedom)
-    own_rows = sizes >= MIN_OWN_ROWS
-    squares = np.where(own_rows, np.maximum(unbiased, traces**2 / d), np.diag(products))
-    np.fill_diagonal(products, squares)
-
-    scale, below = _whitening_cost(d, n_bags - len(sigma), n - n_bags)
-    residuals = scale * ((projector @ (root[:, None] * means)) ** 2).sum(1)  # (M,)
-    statistic, expected = float(residuals.sum()), float(np.diag(projector) @ traces)
-    variance = float(2 * (projector**2 * products).sum())
-    degrees = 2 * expected**2 / variance
-    ratios = residuals / (projector**2 @ traces)
-    worst = np.argsort(-ratios, kind="stable")[:SHOWN_BAGS]
-    return AlikeTest(
-        p_value=float(stats.f.sf(statistic / expected * below / (below - 2), degrees, below)),
-        statistic=statistic,
-        expected=expected,
-        degrees=float(degrees),
-        deviation=float(np.sqrt(max(0.0, statistic - expected) / (n * d))),
-        bags=[(table.bag_ids[[m]].tolist()[0], float(ratios[m])) for m in worst],
-        n_features=d,
-        n_rows=n,
-        sampling=sampling,
-    )
-
-
-def _whitening_cost(d: int, q: int, freedom: int) -> tuple[float, float]:
-    """Make up for whitening d features by a covariance that is an estimate itself.
-
-    T is then a Lawley-Hotelling trace of d×q normal residuals over a covariance with ν degrees
-    of freedom: its mean is ν/(ν−d−1) times larger, and its tail is that of an F whose
-    denominator has 4 + (dq+2)/(B−1) degrees, B = (ν+q−d−1)(ν−1) / ((ν−d−3)(ν−d)) (McKeon 1974).
-
-    Returns
-    -------
-    The factor for T, and the degrees of the denominator.
-    """
-    b = (freedom + q - d - 1) * (freedom - 1) / ((freedom - d - 3) * (freedom - d))
-    return (freedom - d - 1) / freedom, 4 + (d * q + 2) / (b - 1)
-
-
-def bag_features(columns: Floats, sizes: Ints) -> Floats:
-    """Rank (n, D) columns and whiten them within bags; (n, d ≤ D) features, rows bag by bag."""
-    ranks: Floats = stats.rankdata(columns, axis=0) / len(columns)
-    means, _ = _moments(ranks, sizes, covariances=False)
-    within = ranks - np.repeat(means, sizes, axis=0)
-    deviation = np.sqrt((within**2).mean(0))
-    alive = deviation > 1e-9
-    if not alive.any():
-        return np.zeros((len(columns), 0))
-    within, ranks = within[:, alive] / deviation[alive], ranks[:, alive] / deviation[alive]
-    values, vectors = np.linalg.eigh(within.T @ within / (len(columns) - len(sizes)))
-    kept = values > 1e-8 * values[-1]  # columns that follow from others add nothing
-    features: Floats = (ranks - ranks.mean(0)) @ (vectors[:, kept] / np.sqrt(values[kept]))
-    return features
-
-
-def _moments(
-    rows: Floats, sizes: Ints, covariances: bool = True
-) -> tuple[Floats, NDArray[np.float64]]:
-    """Means (M, d) and covariances (M, d, d) of rows that come bag by bag."""
-    n, d = rows.shape
-    starts = np.cumsum(sizes) - sizes
-    means = np.add.reduceat(rows, starts) / sizes[:, None]
-    if not covariances:
-        return means, np.zeros((0, d, d))
-    within = rows - np.repeat(means, sizes, axis=0)
-    outer = (within[:, :, None] * within[:, None, :]).reshape(n, -1)
-    sums = np.add.reduceat(outer, starts).reshape(-1, d, d)
-    pooled = sums.sum(0) / (n - len(sizes))
-    by_bag = sums / np.maximum(sizes - 1, 1)[:, None, None]
-    return means, np.where((sizes >= MIN_OWN_ROWS)[:, None, None], by_bag, pooled)
-
-
-def _within_class_covariances(
-    covariances: Floats, sizes: Ints, table: ClassPriors, class_means: Floats, inverse: Floats
-) -> Floats | None:
-    r"""Subtract from the bags' covariances what lies between classes.
-
-    With fitted class means :math:`\hat\mu = L\bar{x}`, the part between the classes of bag m is
-    :math:`D_m = \hat\mu^\top(\operatorname{diag}\theta_m - \theta_m\theta_m^\top)\hat\mu`. Noise
-    in the class means makes it too large on average, which is made up for by solving
-
-    .. math:: \frac{n_m-1}{n_m} S_m - D_m = \frac{n_m-1}{n_m} E_m - \sum_l c_{ml} E_l, \qquad
-              c_{ml} = \frac{1}{n_l} \Bigl(\sum_k \theta_{mk} L_{kl}^2
-              - \bigl(\sum_k \theta_{mk} L_{kl}\bigr)^2\Bigr)
-
-    for the covariances wanted, E (M, d, d). None where this is not possible: without full rank,
-    or with class means so noisy that the correction is no small one.
-    """
-    theta, n_bags = table.values, len(sizes)
-    if table.rank < table.n_classes:
-        return None
-    noise = (theta @ inverse**2 - (theta @ inverse) ** 2) / sizes  # (M, M), c
-    if noise.sum(1).max() > 0.5:
-        return None
-    fitted = theta @ class_means  # (M, d)
-    between = np.einsum("mk,ki,kj->mij", theta, class_means, class_means)
-    between -= fitted[:, :, None] * fitted[:, None, :]
-    share = np.maximum(sizes - 1, 1) / sizes  # (M,)
-    known = (share[:, None, None] * covariances - between).reshape(n_bags, -1)
-    within: Floats = np.linalg.solve(np.diag(share) - noise, known).reshape(covariances.shape)
-    return within if (np.trace(within, axis1=1, axis2=2) > 0).all() else None
 
 
 def _sample(bag_index: Ints, kept: Ints, rng: np.random.Generator) -> Ints:
@@ -342,9 +256,9 @@ def as_numpy(rows: Rows) -> NDArray[Any]:
     return rows if isinstance(rows, np.ndarray) else rows.detach().cpu().float().numpy()
 
 
-def _columns(rows: Rows, chosen: Ints, most: int, rng: np.random.Generator) -> Floats:
-    """(n, d) columns of the rows chosen, or that many random mixes of them where there are more."""
-    flat = as_numpy(rows[chosen]).reshape(len(chosen), -1)
+def _columns(rows: NDArray[Any], most: int, rng: np.random.Generator) -> Floats:
+    """(n, d) columns of the rows, or that many random mixes of them where there are more."""
+    flat = rows.reshape(len(rows), -1)
     if flat.shape[1] <= most:
         return flat.astype(np.float64)
     mixed = np.zeros((len(flat), most))

@@ -1,10 +1,12 @@
 """The result of an inspection, and how it is printed."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from unbag.inspection.alike import AlikeTest
 from unbag.plain import to_plain
+
+if TYPE_CHECKING:
+    from unbag.inspection.alike import AlikeTest
 
 __all__ = ["Findings", "Inspection", "plain_number", "points"]
 
@@ -41,9 +43,9 @@ class Findings:
     rare_classes: list[Any]
     dominating_bag: Any
     thin_cells: int
-    alike: AlikeTest | None
+    alike: "AlikeTest | None"
     alike_untested: str | None
-    bag_features: list[Any]
+    bag_features: dict[Any, float]
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ class Inspection(Findings):
     alike, alike_untested
         The test that rows of a class look alike in all bags, or why it was not run.
     bag_features
-        Columns that have one value in each bag.
+        Columns that tell which bag a row is in, with the share of their variance that lies between
+        bags.
     """
 
     verdict: str
@@ -152,7 +155,8 @@ class Inspection(Findings):
         if self.prior_error_half_width is not None:
             table.append(("with the errors given", points(self.prior_error_half_width)))
         if self.alike is not None:
-            used = f"{self.alike.n_features} features, {self.alike.n_rows:,} rows"
+            each = f" and {self.alike.n_columns:,} columns" if self.alike.n_columns else ""
+            used = f"{self.alike.n_features} features{each}, {self.alike.n_rows:,} rows"
             table.append(("classes alike in all bags", f"p = {self.alike.p_value:.2g}, {used}"))
         return table
 

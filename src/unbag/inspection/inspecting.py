@@ -1,5 +1,6 @@
 """``inspect``: facts from shares, bag sizes and rows, then the verdict."""
 
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any
 
@@ -10,11 +11,10 @@ from unbag.evaluation.inverses import LeftInverse
 from unbag.evaluation.variances import BagSample
 from unbag.inspection import rules
 from unbag.inspection.alike import (
-    MIN_FREEDOM,
     AlikeTest,
-    as_numpy,
+    RowSample,
+    column_names,
     no_spare_bag,
-    run_test,
 )
 from unbag.inspection.findings import Findings, Inspection
 from unbag.inspection.geometry import (
@@ -25,8 +25,9 @@ from unbag.inspection.geometry import (
 )
 from unbag.inspection.precision import even_confusion, relative_sensitivity
 from unbag.inspection.reading import read_bag_index, read_sizes
+from unbag.io.frames import rows_of
 from unbag.priors import ClassPriors, SharesOf, check_test_prior, read_shares_of, risk_weights
-from unbag.rows import Rows, check_rows
+from unbag.rows import Rows
 from unbag.validation import check_number, invalid, shorten, warn_replaced
 
 __all__ = ["inspect"]
@@ -44,6 +45,8 @@ def inspect(
     test_prior: Any = None,
     shares_of: SharesOf | None = None,
     level: float = 0.95,
+    columns: Any = None,
+    random_state: Any = 0,
     sampling: str | None = None,
     prior_errors: Any = None,
 ) -> Inspection:
@@ -74,6 +77,11 @@ def inspect(
         shares. By default as the priors say, else "population".
     level
         Of the intervals.
+    columns
+        (d,) the column of a table that each feature of X comes from, where several are one, as
+        those of a categorical column; by default every feature is a column.
+    random_state
+        Seed of what is drawn of many rows and columns for the test.
     sampling, prior_errors
         Replaced by ``shares_of`` and by the ``errors`` of :class:`ClassPriors`.
 
@@ -110,7 +118,7 @@ def inspect(
     if prior_errors is not None:
         warn_replaced("prior_errors", "priors=ClassPriors.of(priors).with_errors(errors)")
         table = table.with_errors(prior_errors)
-    rows, names, index, counts = _read_rows(sizes, X, bag_ids, table)
+    rows, names, index, counts = _read_rows(sizes, X, bag_ids, table, columns)
 
     present = np.ones(table.n_bags, dtype=bool) if counts is None else counts > 0
     rest = table.subset(present)
@@ -120,7 +128,7 @@ def inspect(
     pi = (
         rest.pooled(n) if test_prior is None else check_test_prior(test_prior, table.classes)
     )  # (K,)
-    alike, untested, one_valued = _look_at_rows(rows, names, index, rest, drawn)
+    alike, untested, one_valued = _look_at_rows(rows, names, index, rest, drawn, random_state)
     findings = Findings(
         n_bags=rest.n_bags,
         n_classes=rest.n_classes,
@@ -142,8 +150,8 @@ def inspect(
 
 
 def _read_rows(
-    sizes: Any, X: Any, bag_ids: Any, table: ClassPriors
-) -> tuple[Rows | None, tuple[str, ...] | None, Ints | None, Ints | None]:
+    sizes: Any, X: Any, bag_ids: Any, table: ClassPriors, columns: Any
+) -> tuple[Rows | None, Sequence[Any] | None, Ints | None, Ints | None]:
     """Rows, names of their columns, their bags, and bag sizes; each None where not given."""
     if sizes is not None and bag_ids is not None and X is None:
         remedy = "give one of the two, or the rows as X."
@@ -157,7 +165,8 @@ def _read_rows(
     counts = np.bincount(index, minlength=table.n_bags)
     if X is None:
         return None, None, index, counts
-    rows, names = check_rows(X)
+    rows, features, encoding = rows_of(X, bag_ids)
+    names = column_names(rows, features, encoding, columns)
     if len(index) != len(rows):
         raise invalid("bag_ids", f"of length {len(rows)}, one for each row of X", len(index))
     if sizes is not None:
@@ -255,37 +264,18 @@ def _sizes(table: ClassPriors, n: Floats, *, known: bool) -> dict[str, Any]:
 
 def _look_at_rows(
     rows: Rows | None,
-    names: tuple[str, ...] | None,
+    names: Sequence[Any] | None,
     index: Ints | None,
     table: ClassPriors,
     sampling: str,
-) -> tuple[AlikeTest | None, str | None, list[Any]]:
-    """Test whether classes look alike, or say why not; list columns with one value in each bag."""
+    random_state: Any,
+) -> tuple[AlikeTest | None, str | None, dict[Any, float]]:
+    """Test whether classes look alike, or say why not; find columns that tell the bag."""
     if rows is None or index is None:
         if table.n_bags <= table.rank:
-            return None, no_spare_bag(table.n_bags, table.rank), []
-        return None, "no rows were given", []
-    result = run_test(rows, index, table, table.errors, sampling)
-    columns = _one_valued(rows, index, table)
-    shown = [names[j] if names else j for j in columns]
-    if isinstance(result, str):
-        return None, result, shown
-    return result, None, shown
-
-
-def _one_valued(rows: Rows, index: Ints, table: ClassPriors) -> list[int]:
-    """Find columns that are constant in every bag but not over all; pure bags may have them."""
-    if len(index) - table.n_bags < MIN_FREEDOM or (table.values.max(1) == 1).all():
-        return []
-    flat = rows.reshape(len(index), -1)
-    first = np.unique(index, return_index=True)[1]  # (M,) a row of each bag
-    columns: list[int] = []
-    step = max(1, 10_000_000 // len(index))  # columns at a time
-    for start in range(0, flat.shape[1], step):
-        block = as_numpy(flat[:, start : start + step])
-        heads = block[first]  # (M, columns)
-        differs = (heads != heads[0]).any(0)
-        candidates = np.flatnonzero(differs)
-        within = (block[:, candidates] == heads[index][:, candidates]).all(0)
-        columns += (start + candidates[within]).tolist()
-    return columns
+            return None, no_spare_bag(table.n_bags, table.rank), {}
+        return None, "no rows were given", {}
+    sample = RowSample.draw(rows, index, table, random_state)
+    copies = sample.copies(names)
+    result = sample.test(names, sampling)
+    return (None, result, copies) if isinstance(result, str) else (result, None, copies)

@@ -21,12 +21,14 @@ TINY_SHARE = 0.05  # of the bags being tiny; fewer do no harm
 RARE_CLASS = 20.0  # rows of a class expected in all bags together
 DOMINATING_SHARE = 0.5  # of all rows in one of three or more bags
 ALARM = 0.05  # p-value of the test that rows of a class look alike in all bags
+NEAR_COPY = 0.9  # share of what classes leave of a column's variance that lies between bags
 
 # Neither: limits of notes and of numbers that are printed.
 NEAR_BAGS = 0.01  # bags whose shares all differ by at most one point are near-identical
 EQUAL_BAGS = 1e-6  # and by no more than this, identical
 THIN_CELL = 5.0  # expected rows of a class in a bag; with fewer the class is almost absent
 RELATIVE_ERROR = 0.01  # the error in the shares whose effect is shown
+SHOWN_COLUMNS = 5  # that differ between bags
 TARGET_HALF_WIDTH = 0.01  # the printed number of rows is that for ± 1 point
 ASSUMED_ACCURACY = 0.9  # of the model whose evaluation is predicted
 
@@ -220,16 +222,24 @@ def _row_reasons(f: Findings) -> list[str]:
     reasons = []
     if f.alike is not None and f.alike.p_value < ALARM:
         worst = shorten([bag for bag, _ in f.alike.bags[:3]])
+        off = f"bag means are {f.alike.deviation:.2g} standard deviations off, most in bag {worst}"
+        columns = [f"{c.column!r} ({c.deviation:.2g})" for c in f.alike.columns[:SHOWN_COLUMNS]]
+        more = len(f.alike.columns) - len(columns)
+        and_more = f" and {more} more" if more > 0 else ""
+        named = (
+            f" Columns that differ, with their standard deviations: {', '.join(columns)}{and_more}."
+            if columns
+            else ""
+        )
         reasons.append(
             f"Rows of a class do not look alike in all bags, or the shares are wrong (p = "
-            f"{f.alike.p_value:.2g}; bag means are {f.alike.deviation:.2g} standard deviations "
-            f"off, most in bag {worst}). Check how these bags and their shares were collected, "
-            "drop features that depend on the bag, or leave these bags out."
+            f"{f.alike.p_value:.2g}; {off}).{named} Check how these bags and their shares were "
+            "collected, drop features that depend on the bag, or leave these bags out."
         )
-    if f.bag_features:
+    for column, share in f.bag_features.items():
         reasons.append(
-            f"Column {shorten(f.bag_features)} has one value in each bag: it names the bag, not "
-            "the class. Leave it out."
+            f"Column {column!r} tells which bag a row is in, not its class: {100 * share:.3g}% of "
+            "its variance lies between bags. Leave it out."
         )
     return reasons
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unbag.ids import check_length, natural_ids
-from unbag.io.column_types import empty_as_null, is_missing, is_text, plain_type
-from unbag.io.tables import TableFiles
+from unbag.io.column_types import as_plain, empty_as_null, is_missing, is_text
+from unbag.io.tables import Table
 from unbag.text_ids import ids_from_text
 from unbag.validation import invalid
 
@@ -23,12 +23,12 @@ class BagColumn:
     Parameters
     ----------
     table
-        The table, read with ``ids=(name,)``.
+        The table; files are read with ``ids=(name,)``.
     name
         The column of bag ids.
     """
 
-    def __init__(self, table: TableFiles, name: str) -> None:
+    def __init__(self, table: Table, name: str) -> None:
         table.check_columns("bag", [name])
         self._table, self._name = table, name
         self._dtype = _id_type(name, table.schema.field(name).type)
@@ -61,7 +61,7 @@ class BagColumn:
         return np.concatenate(self._codes), levels
 
     def _missing(self, array: pa.Array) -> NDArray[np.bool_]:
-        return is_missing(empty_as_null(array.cast(plain_type(array.type))))
+        return is_missing(empty_as_null(as_plain(array)))
 
     def _refuse_missing(self) -> None:
         missing = [self._missing(batch.column(0)) for batch in self._table.batches([self._name])]

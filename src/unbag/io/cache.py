@@ -1,6 +1,9 @@
 """Encoded rows in a folder, memory-mapped, written whole or not at all."""
 
 import errno
+import hashlib
+import io
+import os
 import shutil
 import tempfile
 import tokenize
@@ -15,11 +18,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unbag.files import discard, new_file, sync, write_whole
+from unbag.files import (
+    digest,
+    discard,
+    discarded,
+    new_file,
+    read_regular,
+    sync,
+    write_whole,
+)
+from unbag.schema import seal, unseal
 from unbag.validation import invalid
 
 __all__ = ["CacheWriter", "CachedRows", "open_cache"]
 
+_MAX_ABOUT = 1 << 30  # bytes
 ROWS, CODES, LEVELS, ABOUT = "X.npy", "bags.npy", "bag_ids.arrow", "about.json"
 
 # What NumPy, Arrow and the system raise at damaged or missing files.
@@ -30,10 +43,9 @@ DAMAGED: tuple[type[Exception], ...] = (
 
 
 class About(msgspec.Struct):
-    """The small file of a cache: the shape of the rows, and what its writer wanted to be kept."""
+    """The small file of a cache: digests of the others, and what its writer wanted to be kept."""
 
-    shape: tuple[int, int]
-    has_bags: bool
+    digests: dict[str, str | None]  # by name
     about: dict[str, Any]
 
 
@@ -58,24 +70,30 @@ class CachedRows:
 
 
 def open_cache(folder: Path, key: str) -> CachedRows | None:
-    """Open the finished cache of this key; None if there is none, or if it is damaged."""
+    """Open the finished cache of this key; None if there is none, or, with a warning, a damaged."""
     place = folder / key
+    if not os.path.lexists(place):
+        return None
     try:
-        about = msgspec.json.decode((place / ABOUT).read_bytes(), type=About)
-        X = np.load(place / ROWS, mmap_mode="c", allow_pickle=False)
-        if X.dtype != np.float32 or X.shape != about.shape:
-            return None
-        if not about.has_bags:
-            return CachedRows(X, None, about.about)
-        codes = np.load(place / CODES, allow_pickle=False)
-        with pa.OSFile(str(place / LEVELS)) as file:
-            levels = pa.ipc.open_file(file).read_all().column(0).combine_chunks()
-        sound = len(codes) == len(X) and codes.min() >= 0 and codes.max() < len(levels)
-        return CachedRows(X, (codes, levels), about.about) if sound else None
+        about = unseal(read_regular(place / ABOUT, _MAX_ABOUT), About)
+        if all(digest(place / name) == known for name, known in about.digests.items()):
+            return _mapped(place, about)
     except DAMAGED as error:
         if isinstance(error, OSError) and error.errno == errno.ENOMEM:
             raise MemoryError(f"{place / ROWS} cannot be mapped.") from None
-        return None
+    discard(place)
+    discarded(f"The cache {place}", "was damaged")
+    return None
+
+
+def _mapped(place: Path, about: About) -> CachedRows:
+    X = np.load(place / ROWS, mmap_mode="c", allow_pickle=False)
+    if CODES not in about.digests:
+        return CachedRows(X, None, about.about)
+    codes = np.load(place / CODES, allow_pickle=False)
+    with pa.OSFile(str(place / LEVELS)) as file:
+        levels = pa.ipc.open_file(file).read_all().column(0).combine_chunks()
+    return CachedRows(X, (codes, levels), about.about)
 
 
 class CacheWriter:
@@ -109,8 +127,11 @@ class CacheWriter:
                 raise invalid("free disk space", f"at least {needed / 1e9:.1f} GB", got, remedy)
             self._partial = Path(tempfile.mkdtemp(prefix=f"{key}.partial-", dir=folder))
             self._file = (self._partial / ROWS).open("wb")
-            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(self._file, header)
+            header = io.BytesIO()
+            values = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(header, values)
+            self._hash = hashlib.sha256()
+            self._append(header.getbuffer())
 
     def __enter__(self) -> "CacheWriter":
         return self
@@ -124,18 +145,23 @@ class CacheWriter:
         """Append rows."""
         self._rows += len(X)
         with self._refusing():
-            # Not through a memory map, where a full disk would end the process.
-            self._file.write(np.ascontiguousarray(X, dtype="<f4").data)
+            self._append(np.ascontiguousarray(X, dtype="<f4").reshape(-1).data)
+
+    def _append(self, data: memoryview) -> None:
+        """Write bytes, not through a memory map, where a full disk would end the process."""
+        self._file.write(data)
+        self._hash.update(data)
 
     def finish(
         self, about: dict[str, Any], bags: tuple[NDArray[np.int32], pa.Array] | None = None
-    ) -> None:
+    ) -> CachedRows:
         """Add the bag ids and what is to be kept about the rows, and give the cache its name."""
         if self._rows != self._shape[0]:
             raise invalid("rows written", str(self._shape[0]), self._rows, "did the files change?")
         with self._refusing():
             self._file.close()
             sync(self._partial / ROWS)  # a crash must not leave the name without the content
+            digests: dict[str, str | None] = {ROWS: self._hash.hexdigest()}
             if bags is not None:
                 codes, levels = bags
                 with new_file(self._partial / CODES) as temporary, temporary.open("wb") as file:
@@ -146,12 +172,14 @@ class CacheWriter:
                     pa.ipc.new_file(str(temporary), table.schema) as writer,
                 ):
                     writer.write(table)
-            content = About(self._shape, bags is not None, about)
-            write_whole(self._partial / ABOUT, msgspec.json.encode(content))
+                digests |= {name: digest(self._partial / name) for name in (CODES, LEVELS)}
+            content = About(digests, about)
+            write_whole(self._partial / ABOUT, seal(content))
             final = self._folder / self._key
             discard(final)  # a damaged one
             self._partial.rename(final)
             sync(self._folder)
+        return _mapped(final, content)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 __all__ = [
     "as_days",
     "as_numbers",
+    "as_plain",
     "common_type",
     "empty_as_null",
     "is_date",
@@ -33,6 +34,15 @@ def plain_type(dtype: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(dtype):
         return plain_type(dtype.value_type)
     return pa.string() if is_text(dtype) else dtype
+
+
+def as_plain(array: pa.Array) -> pa.Array:
+    """Give values their plain type, however they are stored."""
+    plain = plain_type(array.type)
+    if pa.types.is_dictionary(array.type):
+        values = as_plain(array.dictionary)
+        return pa.DictionaryArray.from_arrays(array.indices, values).cast(plain)
+    return array.cast(plain)
 
 
 def is_text(dtype: pa.DataType) -> bool:

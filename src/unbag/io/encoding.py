@@ -10,10 +10,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unbag.io.column import ColumnFit, Missing
-from unbag.io.column_types import empty_as_null, plain_type
+from unbag.io.column_types import as_plain, empty_as_null, plain_type
 from unbag.io.columns import AnyColumn, Category, kind_of
+from unbag.io.frame_table import FrameTable
 from unbag.io.input_rows import Encoding, Progress
-from unbag.io.tables import TableFiles, batch_rows_of
+from unbag.io.tables import Table, batch_rows_of
 from unbag.validation import invalid, shorten
 
 __all__ = ["TableEncoding"]
@@ -119,6 +120,11 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
         return tuple(name for encoder in self.encoders for name in encoder.feature_names)
 
     @property
+    def feature_columns(self) -> tuple[str, ...]:
+        """Name of the column that each feature comes from."""
+        return tuple(encoder.column for encoder in self.encoders for _ in encoder.feature_names)
+
+    @property
     def row_shape(self) -> tuple[int]:
         """(d,)."""
         return (len(self.feature_names),)
@@ -126,7 +132,7 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
     @classmethod
     def fit(
         cls,
-        table: TableFiles,
+        table: Table,
         *,
         columns: Sequence[str] | None = None,
         leave_out: Collection[str] = (),
@@ -177,22 +183,27 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
             raise invalid("the table", "one with a column to learn from", f"none ({reasons[:500]})")
         return cls(tuple(encoders), left_out, tuple(notes))
 
-    def transform(self, batch: pa.RecordBatch) -> NDArray[np.float32]:
-        """Encode rows. Shape (n, d), float32, all finite.
+    def transform(self, rows: Any) -> NDArray[np.float32]:
+        """Encode rows of a record batch or of any table. Shape (n, d), float32, all finite.
 
-        The batch needs the columns of the training table that are in use, of types that convert
+        The table needs the columns of the training table that are in use, of types that convert
         without loss (whole numbers to floats, dictionaries to text); others are ignored. A value
         may be missing where none was in training: it takes the mean, and no feature marks it.
         """
+        if not isinstance(rows, pa.RecordBatch):
+            table = FrameTable(rows)
+            self.check_schema(table.schema)
+            return np.concatenate([*map(self.transform, table.batches(self.columns))])
+        batch = rows
         self.check_schema(batch.schema)
         arrays = self._arrays(batch)
         X = np.empty((len(batch), self.n_features), dtype=np.float32)
         for start in range(0, len(batch), CHUNK):
-            rows = X[start : start + CHUNK]
+            part = X[start : start + CHUNK]
             feature = 0
             for encoder in self.encoders:
                 stop = feature + len(encoder.feature_names)
-                encoder.write(arrays[encoder.column].slice(start, CHUNK), rows[:, feature:stop])
+                encoder.write(arrays[encoder.column].slice(start, CHUNK), part[:, feature:stop])
                 feature = stop
         return X
 
@@ -213,17 +224,16 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
     def _arrays(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         arrays = {}
         for name in self.columns:
-            array = batch.column(name)
-            arrays[name] = empty_as_null(array.cast(plain_type(array.type)))
+            arrays[name] = empty_as_null(as_plain(batch.column(name)))
         for encoder in self.encoders:
             # Models of older versions may know the empty text as a value of a Parquet column.
             if isinstance(encoder, Category) and "" in encoder.levels:
-                arrays[encoder.column] = batch.column(encoder.column).cast(pa.string())
+                arrays[encoder.column] = as_plain(batch.column(encoder.column))
         return arrays
 
 
 def _names_to_use(
-    table: TableFiles, columns: Sequence[str] | None, leave_out: Collection[str]
+    table: Table, columns: Sequence[str] | None, leave_out: Collection[str]
 ) -> list[str]:
     table.check_columns("leave_out", leave_out)
     if columns is not None:

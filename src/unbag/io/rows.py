@@ -25,7 +25,7 @@ from unbag.validation import invalid
 __all__ = ["encoding_from_dict", "read_rows"]
 
 _IN_MEMORY = 256 << 20  # bytes of encoded rows that are kept in memory without a cache
-_FORMAT = 2  # of caches; another one for another encoding of the same table
+_FORMAT = 3  # of caches; another one for another encoding of the same table
 
 
 def read_rows(
@@ -170,10 +170,7 @@ def _encode(
         with CacheWriter(folder, key, shape) as writer:
             for block in blocks:
                 writer.write(block)
-            writer.finish(about, None if bags is None else bags.collected())
-        cached = open_cache(folder, key)
-        if cached is None:
-            raise invalid(f"cache {folder}", "a folder that keeps its files", "a damaged one")
+            cached = writer.finish(about, None if bags is None else bags.collected())
     except BaseException:
         if cache is None:
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,7 @@
-"""Tables on disk: Parquet or CSV files of one schema, read in batches."""
+"""Tables that are read in batches; those on disk are Parquet or CSV files of one schema."""
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,20 +9,87 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from unbag.io.column_types import common_type, plain_type
+from unbag.io.column_types import as_plain, common_type, plain_type
 from unbag.io.csv_file import CsvTable
 from unbag.io.folders import list_files, partition_columns
 from unbag.io.parquet_file import ParquetTable
 from unbag.validation import check_number, invalid, shorten
 
-__all__ = ["TableFiles", "batch_rows_of"]
+__all__ = ["Table", "TableFiles", "batch_rows_of", "cast_batch"]
 
 _PARQUET, _CSV = (".parquet", ".pq"), (".csv", ".tsv")
 _BATCH_ROWS = 65_536
 _BATCH_CELLS = 1 << 22
 
 
-class TableFiles:
+class Table(ABC):
+    """A table that is read in batches.
+
+    Attributes
+    ----------
+    schema
+        Names and types of the columns.
+    n_rows
+        Number of rows.
+    is_csv
+        Whether it comes from CSV files, so that ids are known as text only.
+    notes
+        What a user should know, one sentence each.
+    """
+
+    schema: pa.Schema
+    n_rows: int
+    is_csv: bool
+    notes: tuple[str, ...]
+
+    def check_columns(self, name: str, columns: Collection[str]) -> None:
+        """Refuse names that are no columns of this table."""
+        if isinstance(columns, str) or not all(isinstance(column, str) for column in columns):
+            raise invalid(name, "a sequence of column names", repr(columns))
+        unknown = [column for column in columns if column not in self.schema.names]
+        if unknown:
+            remedy = f"the table has {shorten(self.schema.names, limit=20)}."
+            raise invalid(name, "in the table", f"unknown {shorten(unknown)}", remedy)
+        twice = sorted({column for column in columns if list(columns).count(column) > 1})
+        if twice:
+            raise invalid(name, "different columns", f"{shorten(twice)} more than once")
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        batch_rows: int = _BATCH_ROWS,
+        skip_rows: int = 0,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the rows in order, in batches, in bounded memory.
+
+        Parameters
+        ----------
+        columns
+            Names of the columns to read; all by default.
+        batch_rows
+            Most rows of one batch.
+        skip_rows
+            Rows to pass over at the start, without reading most of them.
+        """
+        names = self.schema.names if columns is None else columns
+        self.check_columns("columns", names)
+        check_number("batch_rows", batch_rows, low=1, integer=True)
+        check_number("skip_rows", skip_rows, low=0, integer=True)
+        return self._read(names, batch_rows, skip_rows)
+
+    @abstractmethod
+    def locate(self, row: int) -> str:
+        """Say where a row is, for messages."""
+
+    @abstractmethod
+    def _read(
+        self, names: Sequence[str], batch_rows: int, skip_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Read batches of columns that are known to be there."""
+
+
+class TableFiles(Table):
     r"""One table in one or more Parquet or CSV files of the same columns.
 
     CSV files are read once on construction, to count their rows and to find types that fit all
@@ -117,42 +185,6 @@ class TableFiles:
             parts.append(f"{file.name} {stat.st_size} {stat.st_mtime_ns}")
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
-    def check_columns(self, name: str, columns: Collection[str]) -> None:
-        """Refuse names that are no columns of this table."""
-        if isinstance(columns, str) or not all(isinstance(column, str) for column in columns):
-            raise invalid(name, "a sequence of column names", repr(columns))
-        unknown = [column for column in columns if column not in self.schema.names]
-        if unknown:
-            remedy = f"the table has {shorten(self.schema.names, limit=20)}."
-            raise invalid(name, "in the table", f"unknown {shorten(unknown)}", remedy)
-        twice = sorted({column for column in columns if list(columns).count(column) > 1})
-        if twice:
-            raise invalid(name, "different columns", f"{shorten(twice)} more than once")
-
-    def batches(
-        self,
-        columns: Sequence[str] | None = None,
-        *,
-        batch_rows: int = _BATCH_ROWS,
-        skip_rows: int = 0,
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the rows in order, in batches, in bounded memory.
-
-        Parameters
-        ----------
-        columns
-            Names of the columns to read; all by default.
-        batch_rows
-            Most rows of one batch.
-        skip_rows
-            Rows to pass over at the start, without reading most of them.
-        """
-        names = self.schema.names if columns is None else columns
-        self.check_columns("columns", names)
-        check_number("batch_rows", batch_rows, low=1, integer=True)
-        check_number("skip_rows", skip_rows, low=0, integer=True)
-        return self._read(names, batch_rows, skip_rows)
-
     def locate(self, row: int) -> str:
         """Say where a row is, counted from 1 in its file, for messages."""
         ends = np.cumsum([part.n_rows for part in self._parts])
@@ -173,7 +205,7 @@ class TableFiles:
                     n_rows += len(batch)
                     if n_rows > part.n_rows:
                         break
-                    yield _cast(part.path, batch, constants, schema)
+                    yield cast_batch(str(part.path), batch, constants, schema)
                 if n_rows != part.n_rows:  # it is damaged, or somebody changed it
                     more = "more" if n_rows > part.n_rows else f"{n_rows:,}"
                     raise invalid(f"rows of {part.path}", f"{part.n_rows:,} as at first", more)
@@ -212,8 +244,8 @@ def _common_schema(parts: Sequence[ParquetTable | CsvTable]) -> pa.Schema:
     return pa.schema(list(types.items()))
 
 
-def _cast(
-    path: Path, batch: pa.RecordBatch, constants: dict[str, pa.Scalar], schema: pa.Schema
+def cast_batch(
+    where: str, batch: pa.RecordBatch, constants: dict[str, pa.Scalar], schema: pa.Schema
 ) -> pa.RecordBatch:
     """Bring the columns of a batch into the order and types of the whole table."""
     arrays = []
@@ -223,8 +255,9 @@ def _cast(
             continue
         try:
             is_time = pa.types.is_timestamp(field.type)
-            arrays.append(batch.column(field.name).cast(field.type, safe=is_time))
+            array = as_plain(batch.column(field.name))
+            arrays.append(array.cast(field.type, safe=is_time))
         except pa.ArrowException as error:
             got = " ".join(str(error).split())[:200]
-            raise invalid(f"column {field.name!r} of {path}", str(field.type), got) from None
+            raise invalid(f"column {field.name!r} of {where}", str(field.type), got) from None
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -31,8 +31,8 @@ class Auto(Method):
        sizes, epochs, batch size, learning rate and weight decay are at their defaults): ``tables``.
     6. The network is a residual one, given by name or as a module, shares are not weak and bags
        are not small: ``consistency``, one training on augmented images.
-    7. There are more than 200,000 rows: ``matched-likelihood``, since the 8 to 19 trainings or more
-       of ``crossfit`` take long, and its soft labels gain least where rows are many.
+    7. There are more than 200,000 rows: ``matched-likelihood``, since the 11 to 19 trainings or
+       more of ``crossfit`` take long, and its soft labels gain least where rows are many.
     8. Otherwise ``crossfit``.
 
     Parameters

@@ -23,10 +23,14 @@ class Task:
         What the work is, for the progress bar.
     run : callable
         Does the work and returns the result.
+    time_needed : float
+        With a time limit the task is left out, and its result is None, where less time is left
+        than this many times the longest stage so far; 0 for one that must be done.
     """
 
     stage: str
     run: Callable[[], Any]
+    time_needed: float = 0.0
 
 
 # Yields what to do next, replicas to train or tasks; receives the fits of the replicas, or the
@@ -36,7 +40,7 @@ Trainings = Generator[list[Replica] | list[Task], list[Any], Fit]
 
 @dataclass(frozen=True)
 class Method(ABC):
-    """A recipe for a model: its settings are the fields, its trainings come from :meth:`fit`.
+    """A recipe for a model: its settings are the fields, its trainings come from ``fit``.
 
     A subclass is a frozen dataclass with ``name`` and ``summary``. An object of it can be given to
     :class:`unbag.UnbagClassifier` at once. Its name is known there, to :func:`get_method` and to

@@ -14,7 +14,13 @@ from unbag.methods.base import Method, Trainings
 from unbag.methods.job import Job
 from unbag.methods.posterior import describe_gains, log_gains, row_ratios
 from unbag.methods.single import MatchedLikelihood
-from unbag.methods.sizes import are_weak, matching_batch_size
+from unbag.methods.sizes import (
+    LEAST_BATCH,
+    are_weak,
+    kept_out_share,
+    limited_epochs,
+    matching_batch_size,
+)
 from unbag.methods.soft_labels import (
     DESCENT,
     DESCENT_BATCH,
@@ -26,9 +32,8 @@ from unbag.validation import invalid
 
 __all__ = ["Consistency"]
 
-_KEPT_OUT, _MOST_KEPT_OUT, _KEPT_OUT_ROWS = 0.05, 0.3, 200
+_KEPT_OUT = 0.05
 _STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 10_000, 60, 200
-_FEW_ROWS = 512  # per batch
 _ADAM = {"learning_rate": 2e-3, "decoupled_weight_decay": 0.05}
 
 
@@ -70,13 +75,12 @@ class Consistency(Method):
         self._pseudo_labels(flip=False)
 
     def _pseudo_labels(self, *, flip: bool) -> PseudoLabels:
-        own = {field.name: getattr(self, field.name) for field in fields(PseudoLabels)}
-        return PseudoLabels(**own | ({"flip": flip} if self.flip is None else {}))
+        settings = {field.name: getattr(self, field.name) for field in fields(PseudoLabels)}
+        return PseudoLabels(**settings | ({"flip": flip} if self.flip is None else {}))
 
     def epochs(self, job: Job) -> int:
         """10,000 steps, but 60 to 200 epochs."""
-        replica = self._replica(replace(job, epochs=None))
-        return replica.epochs
+        return self._replica(replace(job, epochs=None)).epochs
 
     def fit(self, job: Job) -> Trainings:
         """Train once, and set the temperature by the bags of rows that were kept out."""
@@ -103,7 +107,7 @@ class Consistency(Method):
         if by_descent:
             batch = DESCENT_BATCH
         elif not job.keeps_bags_whole:
-            batch = max(_FEW_ROWS, min(matching_batch_size(n_rows, job.theta), n_rows // 10))
+            batch = max(LEAST_BATCH, min(matching_batch_size(n_rows, job.theta), n_rows // 10))
         batch = job.batch_size or min(batch, trained)
         weight = job.weight
         given = {} if job.learning_rate is None else {"learning_rate": job.learning_rate}
@@ -115,7 +119,7 @@ class Consistency(Method):
             sample_weight=None if weight is None else weight[~kept_out],
             pseudo_labels=self._pseudo_labels(flip=has_mirror_images(bags.row_shape)),
             batch_size=batch,
-            epochs=job.epochs or epochs_of_steps(trained, batch),
+            epochs=job.epochs or limited_epochs(_STEPS, trained, batch, _FEW_EPOCHS, _MANY_EPOCHS),
             annealed=True,
             **optimizer,
         )
@@ -126,24 +130,12 @@ class Consistency(Method):
         # Shares of a small bag are known for the whole bag only.
         unit = bags.bag_index if job.keeps_bags_whole else identify(bags.source, bags.rows)
         n = int(unit.max()) + 1
-        share = np.clip(_KEPT_OUT_ROWS / bags.n_rows, _KEPT_OUT, _MOST_KEPT_OUT)
+        share = kept_out_share(bags.n_rows, _KEPT_OUT)
         order = np.random.default_rng(job.seed).permutation(n)
         kept_out = np.asarray((order < share * n)[unit])
         if kept_out.all():
             raise invalid("bags", "at least two different rows", f"{n}")
         return kept_out
-
-
-def epochs_of_steps(n_rows: int, batch_size: int) -> int:
-    """Epochs of 10,000 steps, but 60 to 200.
-
-    Examples
-    --------
-    >>> epochs_of_steps(50_000, 500), epochs_of_steps(600, 512)
-    (100, 200)
-    """
-    steps = max(1, n_rows // batch_size)
-    return int(np.clip(_STEPS // steps, _FEW_EPOCHS, _MANY_EPOCHS))
 
 
 def _calibrate(replica: Replica, fit: Fit) -> Fit:

@@ -17,7 +17,13 @@ from unbag.methods.kept_out import KeptOut
 from unbag.methods.posterior import balanced_posterior, describe_gains, row_ratios
 from unbag.methods.regimes import find_regime
 from unbag.methods.single import UPRR, BagLikelihood, MatchedLikelihood, SingleTraining
-from unbag.methods.sizes import are_pure, are_weak, matching_batch_size
+from unbag.methods.sizes import (
+    ADAM_RATE,
+    are_pure,
+    are_weak,
+    kept_out_share,
+    matching_batch_size,
+)
 from unbag.methods.smoothing import Smoothing
 from unbag.methods.soft_labels import (
     DESCENT,
@@ -46,16 +52,15 @@ STARTS: dict[str, type[SingleTraining]] = {
 }
 AUGMENTATIONS = ("none", "weak", "strong")
 
-# The start takes at least so many steps and epochs, of large bags and of bags that are kept whole.
+# The least steps and epochs of the start, of large bags and of bags that are kept whole.
 _STEPS, _EPOCHS, _SMALL_BAG_STEPS, _SMALL_BAG_EPOCHS = 600, 40, 2000, 10
 # Networks that are not batched are deep ones, which learn little in a few steps of large batches.
 _DEEP_BATCH, _DEEP_EPOCHS = 2500, 80
-_SOFT_RATE = 1e-3
 _LABEL_STEP = 0.5  # the last network learns from the mean of old and new log-probabilities
-_KEPT_OUT, _MOST_KEPT_OUT, _KEPT_OUT_ROWS = 0.1, 0.3, 200
-_LEAST_RECORDS = 20  # or four per fold; below, there are no rounds
+_KEPT_OUT = 0.1  # of the rows
+_LEAST_RECORDS = 4  # per fold; below, there are no rounds
 _START_STREAM = 1000  # the last number of a start's seed, where others have the fold
-_SMALLEST = 1e-30
+_TIME_SHARE = 0.5  # of the time left, with a time limit, for each stage before the last
 
 
 class CrossFitting:
@@ -66,8 +71,8 @@ class CrossFitting:
         self.job = job
         self.bags = job.rows
         self.replica = MatchedLikelihood().replica(job)  # all others are changes of it
-        own = {} if settings.matching is None else {"matching": settings.matching}
-        self.start_replica = STARTS[settings.start](**own).replica(job)
+        matching = {} if settings.matching is None else {"matching": settings.matching}
+        self.start_replica = STARTS[settings.start](**matching).replica(job)
         self.is_sequential = not is_batched(self.replica.module)
         self.has_hidden_layers = not self.is_sequential and len(self.replica.widths) > 1
         is_residual = isinstance(self.replica.module, ResNet20)
@@ -109,6 +114,9 @@ class CrossFitting:
             self.use_start(fits)
         while self.n_accepted < self.most_rounds:
             fits = yield self.round()
+            if fits[0] is None:
+                self.why_ended = "Rounds ended since the time was up."
+                break
             failed = self._diverged(fits)
             if failed and self._is_smoothing_on_trial():
                 self.smoothing.give_up()  # and run the round again
@@ -125,8 +133,8 @@ class CrossFitting:
         record = identify(self.bags.source, self.bags.rows)
         n = int(record.max()) + 1
         order = np.random.default_rng(self.job.seed).permutation(n)
-        share = np.clip(_KEPT_OUT_ROWS / n, _KEPT_OUT, _MOST_KEPT_OUT)
-        kept_out = order < (share * n if n >= max(_LEAST_RECORDS, 4 * self.folds) else 0)
+        kept_out = order < kept_out_share(n, _KEPT_OUT) * n
+        kept_out &= n >= _LEAST_RECORDS * self.folds
         return (order % self.folds)[record], kept_out[record]
 
     def _augmentations(self, augment: str) -> tuple[Augmentation | None, Augmentation | None]:
@@ -158,16 +166,17 @@ class CrossFitting:
     def start(self) -> list[Replica]:
         """Describe the networks of the start."""
         job, n = self.job, self.bags.n_rows
-        is_small, is_deep = job.keeps_bags_whole, self.is_sequential and not job.keeps_bags_whole
-        batch = self.start_replica.batch_size if is_small else matching_batch_size(n, job.theta)
-        steps, least = (_SMALL_BAG_STEPS, _SMALL_BAG_EPOCHS) if is_small else (_STEPS, _EPOCHS)
-        batch = min(n, job.batch_size or (min(batch, _DEEP_BATCH) if is_deep else batch))
-        if is_deep:
-            steps = max(steps, _DEEP_EPOCHS * (n // batch))
+        steps, least, batch = _STEPS, _EPOCHS, matching_batch_size(n, job.theta)
+        if job.keeps_bags_whole:
+            steps, least, batch = _SMALL_BAG_STEPS, _SMALL_BAG_EPOCHS, self.start_replica.batch_size
+        elif self.is_sequential:
+            least, batch = _DEEP_EPOCHS, min(batch, _DEEP_BATCH)
+        batch = min(n, job.batch_size or batch)
         epochs = max(steps / (n // batch), least)
         first = replace(
             self.start_replica,
             stage="start",
+            time_share=_TIME_SHARE,
             batch_size=batch,
             epochs=max(1, round(self._share_of_usual_epochs() * epochs)),
             learning_rate=job.learning_rate or self.regime.start_rate,
@@ -192,9 +201,7 @@ class CrossFitting:
         """Take the mean log-probabilities of the start."""
         parts = [log_softmax(fit.logits, axis=1) for fit in fits]
         assert self.start_replica.output_prior is not None
-        from_prior = np.maximum(self.start_replica.output_prior, _SMALLEST)
-        to_prior = np.maximum(self.job.pooled_prior, _SMALLEST)
-        shift = prior_shift(to_prior, from_prior)
+        shift = prior_shift(self.job.pooled_prior, self.start_replica.output_prior)
         self.log_eta = self.final_log_eta = log_softmax(np.mean(parts, 0) + shift, axis=1)
 
     # ------------------------------------------------------------------------------ the rounds
@@ -210,6 +217,8 @@ class CrossFitting:
             replace(
                 self._soft(rows, targets, _seed(self.job.seed, self.n_accepted, fold), batch),
                 stage=f"round {self.n_accepted + 1}",
+                time_share=_TIME_SHARE,
+                time_needed=2.0,  # and as much for the last network
                 adversarial_smoothing=self.smoothing.radius if self.n_accepted else 0.0,
                 predicted=self.bags.take(np.flatnonzero(self.fold == fold)),
                 test=None,
@@ -234,7 +243,7 @@ class CrossFitting:
         """Describe a training on the soft labels of some rows."""
         job, n, weight = self.job, self.bags.n_rows, self.job.weight
         module = job.network(seed)
-        optimizer: dict[str, Any] = {"learning_rate": job.learning_rate or _SOFT_RATE}
+        optimizer: dict[str, Any] = {"learning_rate": job.learning_rate or ADAM_RATE}
         if learns_by_descent(module, n, job.learning_rate):
             optimizer, batch = DESCENT, DESCENT_BATCH
         # Linear models have no normalisation that would undo the shrinking of their weights.
@@ -326,5 +335,5 @@ def _between(old: _Floats, new: _Floats, step: float) -> _Floats:
 
 
 def _seed(*numbers: int) -> int:
-    """Return a seed that is told by several numbers."""
+    """Return a seed that depends on all of these numbers."""
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])

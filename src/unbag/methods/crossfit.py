@@ -8,7 +8,7 @@ r"""Cross-fitting: every row gets a soft label from its bag and from networks of
 
    with factors c of the bag that make the mean of its soft labels its shares; c = θ/p where η is
    the true posterior. Rows are split in folds, equal rows together. For each fold one network is
-   trained on the soft labels of the other folds, and predicts the rows of its own. The old
+   trained on the soft labels of the other folds, and predicts the rows of this one. The old
    log-probabilities move towards the new ones, at their temperature, and give the next soft labels.
 3. Some rows are kept out of the trainings of all rounds. The likelihood of their bags gives the
    temperatures. When it says that a round after the first is worse than the one before, that round
@@ -45,7 +45,7 @@ class CrossFit(Method):
     Parameters
     ----------
     rounds : int, optional
-        The largest number of rounds; with 0, the last network learns from the start.
+        The largest number of rounds. With 0, the last network learns the labels of the start.
     folds : int, optional
         Number of parts that rows are split in, at least 2.
     start : {"matched-likelihood", "bag-likelihood", "u-prr"}
@@ -53,17 +53,17 @@ class CrossFit(Method):
     matching : float, optional
         Weight λ of a start by ``matched-likelihood``.
     mixup : bool, optional
-        Whether networks learn from mixtures of two rows; by default where rows have 8 numbers or
-        more (of residual networks only with weak shares).
+        Whether networks learn from mixtures of two rows. By default they do where rows have 8
+        numbers or more; residual networks only with weak shares.
     adversarial_smoothing : float, optional
-        Distance by which rows are moved, as a share of their spread; 0 for none. By default 0.2
-        for MLPs on images.
+        Distance by which rows are moved, as a share of their spread; 0 turns smoothing off. The
+        default is 0.2 for MLPs on images, and 0 otherwise.
     balanced : bool
         Whether the mean soft label of a bag equals its shares.
     calibrated : bool
         Whether the log-probabilities of a round are divided by a temperature.
     augment : {"none", "weak", "strong"}, optional
-        Random changes of images; "weak" by default for residual networks.
+        Random changes of images. The default is "weak" for residual networks, else "none".
 
     Examples
     --------

@@ -9,12 +9,13 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from unbag.bags import Bags
+from unbag.deadline import Deadline
 from unbag.methods.base import Method, Task, Trainings
 from unbag.methods.job import Job
 from unbag.methods.registry import get_method
 from unbag.progress import StageProgress
 from unbag.training import PRECISIONS, Fit, Replica, train
-from unbag.validation import check_choice, invalid
+from unbag.validation import check_choice, check_number, invalid
 
 __all__ = ["check_job", "fit_many", "rehearse", "shortened"]
 
@@ -30,6 +31,7 @@ def fit_many(
     verbose: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = 30.0,
+    time_limit: float | Deadline | None = None,
     on_finish: Callable[[dict[int, Fit]], None] | None = None,
 ) -> list[Fit]:
     """Fit many models at once; MLPs of one architecture, batch size and row shape form a stack.
@@ -50,6 +52,9 @@ def fit_many(
         Folder from which a killed run goes on.
     checkpoint_seconds : float, default=30
         Time between two checkpoints.
+    time_limit : float or Deadline, optional
+        Seconds after which all is to end with the best models so far: stages that need more time
+        are left out, and trainings end early.
     on_finish : callable, optional
         Called with fits by position in ``jobs``: as each stack ends, if that ended all its jobs,
         and once at the end for the others. It must keep them: their checkpoints are deleted.
@@ -72,7 +77,9 @@ def fit_many(
     if isinstance(jobs, Job):
         raise invalid("jobs", "a sequence of Job", "one Job", "put it in a list.")
     check_choice("precision", precision, PRECISIONS)
+    deadline = time_limit if isinstance(time_limit, Deadline) else _deadline(time_limit)
     options: dict[str, Any] = {
+        "deadline": deadline,
         "device": device,
         "precision": precision,
         "test_every": test_every,
@@ -84,13 +91,14 @@ def fit_many(
     report = _Report(running, on_finish)
     while waiting := [i for i, job in enumerate(running) if job.fit is None]:
         for i in waiting:
-            _run_tasks(running[i], verbose)
+            _run_tasks(running[i], verbose, deadline)
         waiting = [i for i in waiting if running[i].fit is None]
         owners = [i for i in waiting for _ in running[i].wanted]
         replicas = [replica for i in waiting for replica in running[i].wanted]
         if replicas:
             report.begin_stage(owners)
-            train(replicas, on_finish=report.end_stack, **options)
+            with deadline.stage():
+                train(replicas, on_finish=report.end_stack, **options)
     report.end()
     return [job.fit for job in running if job.fit is not None]
 
@@ -117,15 +125,30 @@ def shortened(job: AnyJob, share: float) -> AnyJob:
     return cast(AnyJob, get_method(job.method).shorten(job, share))
 
 
-def _run_tasks(job: "_Running", verbose: bool) -> None:
-    """Run the tasks that a job wants, until it wants replicas or has ended."""
-    while job.tasks:
-        results = []
+def _deadline(time_limit: float | None) -> Deadline:
+    if time_limit is None:
+        return Deadline()
+    check_number("time_limit", time_limit, low=0, low_open=True)
+    return Deadline(time_limit)
+
+
+def _run_tasks(job: "_Running", verbose: bool, deadline: Deadline) -> None:
+    """Do what a job wants, until it wants replicas that there is time for, or has ended."""
+    while job.fit is None:
+        if job.wanted and any(deadline.has_time_for(r.time_needed) for r in job.wanted):
+            return
+        if job.wanted:
+            job.receive([None] * len(job.wanted))
+        results: list[Any] = []
         for task in job.tasks:
+            if not deadline.has_time_for(task.time_needed):
+                results.append(None)
+                continue
             # Products of small matrices are slower on several threads, which wait for each other.
-            with StageProgress(task.stage, verbose), threadpool_limits(1):
+            with deadline.stage(), StageProgress(task.stage, verbose), threadpool_limits(1):
                 results.append(task.run())
-        job.receive(results)
+        if results:
+            job.receive(results)
 
 
 class _Running:

@@ -166,13 +166,13 @@ class Job:
 
     def objective(self, kind: type[Objective], **settings: Any) -> Objective:
         """Build an objective for the bags; π and the sizes of bags are passed if it takes them."""
-        own: dict[str, Any] = {"loss": self.loss}
+        data: dict[str, Any] = {"loss": self.loss}
         parameters = inspect.signature(kind).parameters
         if "test_prior" in parameters:
-            own["test_prior"] = self.target_prior
+            data["test_prior"] = self.target_prior
         if "bag_shares" in parameters:
-            own["bag_shares"] = self.bag_weights / self.bag_weights.sum()
-        return kind(self.rows.priors, **(own | settings))
+            data["bag_shares"] = self.bag_weights / self.bag_weights.sum()
+        return kind(self.rows.priors, **(data | settings))
 
     def replica(self, objective: Objective, **changes: Any) -> Replica:
         """Describe one training on an objective by the job's settings, with changes.

@@ -4,7 +4,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import log_softmax
-from scipy.stats import norm
 
 from unbag.bags import Bags
 from unbag.evaluation.likelihood import log_mixture
@@ -18,8 +17,12 @@ HALF_TRUSTED_ROWS = 30.0  # at which the shares of a bag count half
 
 def row_ratios(bags: Bags, pooled: NDArray[np.float64]) -> NDArray[np.float64]:
     """θ_mk / p_k for the bag m of every row: (n, K)."""
-    ratios = bags.priors.values / np.where(pooled > 0, pooled, 1)
-    return np.asarray(ratios[bags.bag_index])
+    return _ratios(bags.priors.values, pooled)[bags.bag_index]
+
+
+def _ratios(theta: _Floats, pooled: _Floats) -> _Floats:
+    """θ / p: (M, K). A class that is in no bag has 0."""
+    return np.asarray(theta / np.where(pooled > 0, pooled, 1))
 
 
 def balanced_posterior(
@@ -30,7 +33,7 @@ def balanced_posterior(
     weight: _Floats | None = None,
     *,
     balanced: bool = True,
-    half_trusted_rows: float = HALF_TRUSTED_ROWS,
+    half_trusted_rows: float | _Floats = HALF_TRUSTED_ROWS,
 ) -> NDArray[np.float32]:
     r"""Posterior of every row given its bag, whose mean over the bag is the bag's shares.
 
@@ -48,8 +51,8 @@ def balanced_posterior(
     weight : array of shape (n,), optional
     balanced : bool, default=True
         Otherwise g = 1.
-    half_trusted_rows : float, default=30
-        Rows at which the shares of a bag count half; 0 where they are those of these very rows.
+    half_trusted_rows : float or array of shape (M, 1), default=30
+        Rows at which the shares of a bag count half; 0 where shares were counted in these rows.
 
     Examples
     --------
@@ -61,7 +64,7 @@ def balanced_posterior(
     m = len(theta)
     weight = np.ones(len(log_eta)) if weight is None else weight / weight.mean()
     counts = np.bincount(bag_index, weights=weight, minlength=m)[:, None]
-    ratio = np.where(pooled > 0, theta / np.where(pooled > 0, pooled, 1), 0.0)
+    ratio = _ratios(theta, pooled)
     gain = np.ones_like(theta)
     if balanced:
         ends = np.cumsum(np.bincount(bag_index, minlength=m))
@@ -103,7 +106,7 @@ def log_gains(log_eta: _Floats, ratios: _Floats) -> _Floats:
     return np.asarray(log_mixture(torch.from_numpy(ratios), torch.from_numpy(np.exp(log_eta))))
 
 
-def describe_gains(gains: _Floats, level: float = 0.95) -> str:
+def describe_gains(gains: _Floats) -> str:
     """Say how much more often than by chance the right bag is named; one gain per row.
 
     Examples
@@ -114,9 +117,9 @@ def describe_gains(gains: _Floats, level: float = 0.95) -> str:
     >>> text.partition(" as often as ")[2]
     'chance (95% interval 1.43 to 1.57).'
     """
-    margin = float(norm.ppf(0.5 + level / 2)) * gains.std() / np.sqrt(len(gains))
+    margin = 1.96 * gains.std() / np.sqrt(len(gains))
     middle, low, high = np.exp(gains.mean() + np.array([0, -margin, margin]))
     return (
         f"On {len(gains):,} rows that it was not trained on, it names the right bag {middle:.2f} "
-        f"times as often as chance ({level:.0%} interval {low:.2f} to {high:.2f})."
+        f"times as often as chance (95% interval {low:.2f} to {high:.2f})."
     )

@@ -5,7 +5,7 @@ This table is the only place where its defaults branch. Reasons, by column:
 - ``start_networks``: networks of the start are averaged; they differ most where shares are weak.
   Networks that train one after another cost as much each as all MLPs together.
 - ``start_rate``, ``start_decay``: weak shares are memorised before they are learned from, so MLPs
-  start slowly and with strong weight decay there. None means the job's own decay.
+  start slowly and with strong weight decay there. None means the decay of the job.
 - ``folds``: each network learns from the other folds; fewer of them where each costs a training.
 - ``rounds``, ``step``: with weak shares half a step from the old log-probabilities to the new ones
   would crawl, so rounds take whole steps, and MLPs may have more of them.
@@ -66,23 +66,25 @@ _WEAK = Regime(
     sharpening=2.0,
     tolerance=Tolerance(errors=3.0, early_loss=0.05, keeps_best=True),
 )
-_REGIMES = {
-    # (shares are weak, networks train one after another)
-    (False, False): _CLEAR,
-    (True, False): _WEAK,
-    (False, True): replace(_CLEAR, start_networks=1, folds=2),
-    (True, True): replace(
-        _WEAK, start_networks=3, start_rate=2e-3, start_decay=None, folds=3, rounds=3
-    ),
-}
+_FEWER = 2  # networks in the start, and folds, where networks train one after another
 
 
 def find_regime(*, weak_shares: bool, sequential: bool) -> Regime:
-    """Look up the row of the table.
+    """Look up the row of the table; networks that train one after another change it.
 
     Examples
     --------
     >>> [find_regime(weak_shares=weak, sequential=False).rounds for weak in (False, True)]
     [3, 6]
     """
-    return _REGIMES[weak_shares, sequential]
+    regime = _WEAK if weak_shares else _CLEAR
+    if not sequential:
+        return regime
+    return replace(
+        regime,
+        start_networks=regime.start_networks - _FEWER,
+        folds=regime.folds - _FEWER,
+        rounds=_CLEAR.rounds,
+        start_rate=_CLEAR.start_rate,
+        start_decay=_CLEAR.start_decay,
+    )

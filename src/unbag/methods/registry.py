@@ -18,7 +18,7 @@ from unbag.validation import check_choice, invalid, shorten
 __all__ = ["METHODS", "get_method"]
 
 _GROUP = "unbag.methods"
-_OWN: tuple[type[Method], ...] = (
+_BUILT_IN: tuple[type[Method], ...] = (
     single.Biased,
     single.Prop,
     single.PropCR,
@@ -37,10 +37,10 @@ _OWN: tuple[type[Method], ...] = (
 
 
 class _Methods(Mapping[str, type[Method]]):
-    """Names to classes, unbag's own first; those of other packages are imported when asked for."""
+    """Names to classes: those of unbag, and of other packages, imported when asked for."""
 
     def __init__(self) -> None:
-        self._own = {kind.name: kind for kind in _OWN}
+        self._built_in = {kind.name: kind for kind in _BUILT_IN}
 
     @staticmethod
     @cache
@@ -48,8 +48,8 @@ class _Methods(Mapping[str, type[Method]]):
         return {point.name: point for point in entry_points(group=_GROUP)}
 
     def __getitem__(self, name: str) -> type[Method]:
-        if name in self._own:
-            return self._own[name]
+        if name in self._built_in:
+            return self._built_in[name]
         point = self._others()[name]
         try:
             kind = point.load()
@@ -62,7 +62,9 @@ class _Methods(Mapping[str, type[Method]]):
         return kind
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._own, *(name for name in self._others() if name not in self._own)])
+        return iter(
+            [*self._built_in, *(name for name in self._others() if name not in self._built_in)]
+        )
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -90,7 +92,7 @@ def get_method(method: str | Method, **settings: Any) -> Method:
         kind = METHODS[method]
     known = [field.name for field in fields(kind)]
     if unknown := [name for name in settings if name not in known]:
-        own = shorten(known, limit=20) if known else "none"
-        message = f"The method {kind.name!r} has no setting {shorten(unknown)}; it has: {own}."
+        names = shorten(known, limit=20) if known else "none"
+        message = f"The method {kind.name!r} has no setting {shorten(unknown)}; it has: {names}."
         raise InvalidInputError(message)
     return kind(**settings)

@@ -1,7 +1,7 @@
 """Models of the shares of bags, whose strength and kind are chosen by bags that were left out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -10,10 +10,10 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 from scipy.special import log_softmax, softmax
 
-from unbag.methods.evidence import evidence_weights
+from unbag.methods.evidence import Slope, evidence_weights
 from unbag.tabular import Features, ShareModels
 
-__all__ = ["BagData", "SharePath", "fit_path", "mix_paths", "trust_in_paths"]
+__all__ = ["BagData", "SharePath", "fit_path", "mix_paths", "slope_of_paths"]
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
@@ -36,20 +36,35 @@ class BagData:
         Of every row.
     fold : integer array of shape (M,)
         In which of the folds a bag is left out.
+    noise : array of shape (M,)
+        Variance of the given shares, in units of that of shares counted in one row: 1/r where
+        they were counted in r rows, 0 where they are exact.
     """
 
     bag_index: _Ints
     theta: _Floats
     weight: _Floats
     fold: _Ints
+    noise: _Floats
 
     @classmethod
-    def of(cls, bag_index: _Ints, theta: _Floats, weight: _Floats | None, seed: int) -> "BagData":
+    def of(
+        cls,
+        bag_index: _Ints,
+        theta: _Floats,
+        weight: _Floats | None,
+        seed: int,
+        standard_errors: _Floats | None = None,
+    ) -> "BagData":
         """Divide bags in five folds, or in as many as there are bags."""
         weight = np.ones(len(bag_index)) if weight is None else weight
-        m = len(theta)
+        m, k = theta.shape
         fold = np.random.default_rng(seed).permutation(m) % min(_FOLDS, m)
-        return cls(bag_index, theta, weight, fold)
+        data = cls(bag_index, theta, weight, fold, np.zeros(m))
+        if standard_errors is None:
+            return data
+        noise = (standard_errors**2 / data.units**2).sum(1) / max(k - 1, 1)
+        return replace(data, noise=noise)
 
     @property
     def sizes(self) -> _Floats:
@@ -58,22 +73,49 @@ class BagData:
         return np.asarray(sizes, dtype=np.float64)
 
     @property
+    def information(self) -> _Floats:
+        """How many rows with exact shares each bag is worth: (M,)."""
+        return self.sizes / (1 + self.sizes * self.noise)
+
+    @property
+    def shares(self) -> _Floats:
+        """Class shares of all rows: (K,)."""
+        return self._pool(np.ones(len(self.theta), dtype=bool))
+
+    @property
     def n_folds(self) -> int:
         """Number of folds."""
         return int(self.fold.max()) + 1
 
     def shares_without(self, fold: int) -> _Floats:
         """Class shares of all rows of the other folds: (K,)."""
-        sizes = np.where(self.fold == fold, 0, self.sizes)
+        return self._pool(self.fold != fold)
+
+    @property
+    def units(self) -> _Floats:
+        """Square roots of the shares of all rows; infinite for a class that no bag has: (K,)."""
+        return np.where(self.shares > _SMALLEST_SHARE, np.sqrt(self.shares), np.inf)
+
+    def _pool(self, bags: NDArray[np.bool_]) -> _Floats:
+        sizes = np.where(bags, self.sizes, 0)
         return np.asarray(np.maximum(sizes @ self.theta / sizes.sum(), _SMALLEST_SHARE))
+
+    @property
+    def judging(self) -> NDArray[np.bool_]:
+        """Bags that can be left out, since the others still tell all that all tell apart: (M,)."""
+        rank = np.linalg.matrix_rank(self.theta)
+        spans = [
+            np.linalg.matrix_rank(self.theta[self.fold != fold]) == rank
+            for fold in range(self.n_folds)
+        ]
+        return np.array(spans)[self.fold]
 
     def select(self, bags: NDArray[np.bool_]) -> tuple["BagData", NDArray[np.bool_]]:
         """Take some bags, and tell which rows are theirs."""
         rows = bags[self.bag_index]
         number = np.cumsum(bags) - 1
-        chosen = BagData(
-            number[self.bag_index[rows]], self.theta[bags], self.weight[rows], self.fold[bags]
-        )
+        index, weight = number[self.bag_index[rows]], self.weight[rows]
+        chosen = BagData(index, self.theta[bags], weight, self.fold[bags], self.noise[bags])
         return chosen, rows
 
     def mean(self) -> csr_matrix:
@@ -132,7 +174,7 @@ def fit_path(features: Features, x: _Floats, data: BagData) -> SharePath:
             left_out[j, unseen_rows] = log_p
             predicted = np.log(np.maximum(unseen.mean() @ np.exp(log_p), _SMALLEST_SHARE))
             by_bag = (unseen.theta * (predicted - constant)).sum(1)
-            gains[j, data.fold == fold] = unseen.sizes * by_bag
+            gains[j, data.fold == fold] = unseen.information * by_bag
     solutions = list(_solve(f, data))
     matrices, offsets = (np.stack(parts) for parts in zip(*solutions, strict=True))
     return SharePath(features, matrices, offsets, gains, left_out)
@@ -141,11 +183,10 @@ def fit_path(features: Features, x: _Floats, data: BagData) -> SharePath:
 def _solve(f: _Floats, data: BagData) -> Sequence[tuple[_Floats, _Floats]]:
     """Minimise the penalised loss for every strength; each starts from the one before."""
     d, k = f.shape[1], data.theta.shape[1]
-    mean, sizes = data.mean(), data.sizes
+    mean = data.mean()
     mean_t = mean.T.tocsr()
-    wanted = sizes[:, None] * data.theta  # (M, K)
-    pooled = wanted.sum(0) / sizes.sum()
-    point = np.concatenate([np.log(np.maximum(pooled, _SMALLEST_START)), np.zeros(d * k)])
+    wanted = data.information[:, None] * data.theta  # (M, K)
+    point = np.concatenate([np.log(np.maximum(data.shares, _SMALLEST_START)), np.zeros(d * k)])
     solutions = []
     for strength in STRENGTHS:
 
@@ -181,24 +222,30 @@ def mix_paths(paths: Sequence[SharePath], shares: _Floats, n_columns: int) -> Sh
     return model
 
 
-def trust_in_paths(paths: Sequence[SharePath], data: BagData) -> tuple[float, _Floats]:
-    """How far to trust the mixture, against constant shares, by bags left out; and gains by bag.
+def slope_of_paths(paths: Sequence[SharePath], data: BagData) -> Slope:
+    r"""Slope of the shares of bags that were left out on those that the mixture predicts for them.
 
+    Both are less the shares of the other bags, and by class in units of :math:`\sqrt{p_k}`. The
+    variance of a bag is that of its rows and of its shares, and one that all bags have in common:
+    how far their shares differ beyond the first. So a bag of many rows does not decide alone.
     Rows of each fold of bags are predicted with weights from the gains of the other folds, so that
     choosing among many candidates is no advantage.
     """
     gains = _with_constant(np.concatenate([path.gains for path in paths]))
     left_out = np.concatenate([path.left_out for path in paths])
-    gain = np.zeros(len(data.theta))
+    observed, predicted = np.zeros_like(data.theta), np.zeros_like(data.theta)
     for fold in range(data.n_folds):
         unseen, rows = data.select(data.fold == fold)
         constant = data.shares_without(fold)
         weights = evidence_weights(gains[:, data.fold != fold])
         log_p = np.tensordot(weights[:-1], left_out[:, rows], 1) + weights[-1] * np.log(constant)
-        shares = np.maximum(unseen.mean() @ softmax(log_p, axis=1), _SMALLEST_SHARE)
-        by_bag = (unseen.theta * np.log(shares / constant)).sum(1)
-        gain[data.fold == fold] = unseen.sizes * by_bag
-    return float(evidence_weights(_with_constant(gain[None]))[0]), gain
+        shares = unseen.mean() @ softmax(log_p, axis=1)
+        observed[data.fold == fold] = unseen.theta - constant
+        predicted[data.fold == fold] = shares - constant
+    bags, by_rows = data.judging, 1 / data.information[data.judging]
+    y, x = observed[bags] / data.units, predicted[bags] / data.units
+    between = max(0.0, float(((y**2).sum(1) / max(y.shape[1] - 1, 1) - by_rows).mean()))
+    return Slope.of(y, x, by_rows + between)
 
 
 def _with_constant(gains: _Floats) -> _Floats:

@@ -63,7 +63,7 @@ class Biased(SingleTraining):
     summary = "every row labelled with the largest class of its bag"
 
     def build_objective(self, job: Job) -> Objective:
-        """Build the objective; shuffled batches count their own rows, as the paper's do."""
+        """Build the objective; shuffled batches count the rows that they have, as in the paper."""
         shares = {"bag_shares": None} if job.batches == "shuffled" else {}
         return job.objective(self.objective, **shares)
 
@@ -179,5 +179,5 @@ class MatchedLikelihood(SingleTraining):
         size = job.usual_batch_size
         if not job.keeps_bags_whole:
             size = max(size, matching_batch_size(job.rows.n_rows, job.theta))
-        own = {"batch_size": size if job.batch_size is None else job.batch_size}
-        return super().replica(job, **(own | changes))
+        settings = {"batch_size": size if job.batch_size is None else job.batch_size}
+        return super().replica(job, **(settings | changes))

@@ -8,24 +8,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "ADAM_RATE",
+    "LEAST_BATCH",
     "are_pure",
     "are_weak",
     "choose_batching",
     "default_batch_size",
     "default_epochs",
     "default_learning_rate",
+    "kept_out_share",
+    "limited_epochs",
     "matching_batch_size",
     "noise_of_shares",
     "whole_bag_batch_size",
 ]
 
 _Floats = NDArray[np.float64]
-_FEW_ROWS, _MANY_ROWS = 512, 2048  # per batch; zero-one partial risks of fewer rows say little
+ADAM_RATE = 1e-3  # that Adam is mostly used with
+LEAST_BATCH, _MANY_ROWS = 512, 2048  # zero-one partial risks of fewer rows say little
 _STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 1000, 20, 100
 _WEAK_NOISE = 10.0  # rows of a bag by whose chance shares bags must differ
 _MATCHED_ROWS, _MATCHED_NOISE, _MOST_MATCHED = 200.0, 60.0, 20_480
-_SMALL_BAGS, _SMALL_BAG_ROWS = 30, 600  # bags are kept whole from so many, up to so many rows
+_SMALL_BAGS = 30  # with fewer bags, none is kept whole
 _LEAST_BAGS_PER_BATCH = 2
+_KEPT_OUT_ROWS, _MOST_KEPT_OUT = 200, 0.3
 
 
 def noise_of_shares(theta: _Floats) -> float:
@@ -80,7 +86,7 @@ def default_batch_size(n_rows: int) -> int:
     >>> [default_batch_size(n) for n in (50, 1_300, 7_490, 60_000)]
     [50, 433, 749, 2068]
     """
-    target = float(np.clip(n_rows / 10, _FEW_ROWS, _MANY_ROWS))
+    target = float(np.clip(n_rows / 10, LEAST_BATCH, _MANY_ROWS))
     return n_rows // max(1, round(n_rows / target))
 
 
@@ -88,7 +94,7 @@ def matching_batch_size(n_rows: int, theta: _Floats) -> int:
     """Batch size where the shares of bags are compared with the known ones.
 
     200 rows per bag, or 60 times :func:`noise_of_shares` where that is more; but at most a third
-    of the rows and at most 20,480 or four rows per bag; and at least 512.
+    of the rows and at most 20,480; and at least 512.
 
     Examples
     --------
@@ -99,14 +105,13 @@ def matching_batch_size(n_rows: int, theta: _Floats) -> int:
     >>> [matching_batch_size(n, weak) for n in (50, 7_480, 60_000)]
     [50, 2493, 20000]
     """
-    m = len(theta)
     rows = max(_MATCHED_ROWS, _MATCHED_NOISE * noise_of_shares(theta))
-    target = min(max(_FEW_ROWS, min(rows * m, n_rows // 3)), max(_MOST_MATCHED, 4 * m))
+    target = float(np.clip(min(rows * len(theta), n_rows // 3), LEAST_BATCH, _MOST_MATCHED))
     return max(1, n_rows // max(1, round(n_rows / target)))
 
 
 def choose_batching(counts: NDArray[np.int64]) -> str:
-    """``"whole-bags"`` for 30 bags or more with 600 rows or fewer on average, else stratified.
+    """``"whole-bags"`` for 30 bags or more with 512 rows or fewer on average, else stratified.
 
     The shares of a bag are those of all its rows. They say little of a part of a small bag, and
     nearly as much of a part of a large one.
@@ -122,7 +127,7 @@ def choose_batching(counts: NDArray[np.int64]) -> str:
     ('whole-bags', 'stratified')
     """
     sizes = counts[counts > 0]
-    small = len(sizes) >= _SMALL_BAGS and sizes.mean() <= _SMALL_BAG_ROWS
+    small = len(sizes) >= _SMALL_BAGS and sizes.mean() <= LEAST_BATCH
     return "whole-bags" if small else "stratified"
 
 
@@ -137,7 +142,7 @@ def whole_bag_batch_size(counts: NDArray[np.int64]) -> int:
     (540, 598)
     """
     largest, n = int(counts.max()), int(counts.sum())
-    target = max(_FEW_ROWS, _LEAST_BAGS_PER_BATCH * largest)
+    target = max(LEAST_BATCH, _LEAST_BAGS_PER_BATCH * largest)
     if len(set(counts[counts > 0].tolist())) == 1:
         target = -(-target // largest) * largest
     return min(n, target)
@@ -151,8 +156,31 @@ def default_epochs(n_rows: int) -> int:
     >>> [default_epochs(n) for n in (50, 7_490, 60_000)]
     [100, 100, 34]
     """
-    steps = n_rows // default_batch_size(n_rows)
-    return int(np.clip(_STEPS // steps, _FEW_EPOCHS, _MANY_EPOCHS))
+    return limited_epochs(_STEPS, n_rows, default_batch_size(n_rows), _FEW_EPOCHS, _MANY_EPOCHS)
+
+
+def limited_epochs(steps: int, n_rows: int, batch_size: int, low: int, high: int) -> int:
+    """Epochs that make this number of steps, but at least ``low`` and at most ``high``.
+
+    Examples
+    --------
+    >>> [limited_epochs(1000, n, 500, 20, 100) for n in (300, 10_000, 60_000)]
+    [100, 50, 20]
+    """
+    return int(np.clip(steps // max(1, n_rows // batch_size), low, high))
+
+
+def kept_out_share(n_rows: int, usual: float) -> float:
+    """Share of the rows that are kept out of training: more where that is below 200 rows.
+
+    It is 0.3 at most.
+
+    Examples
+    --------
+    >>> [kept_out_share(n, usual=0.1) for n in (60_000, 1000, 100)]
+    [0.1, 0.2, 0.3]
+    """
+    return float(np.clip(_KEPT_OUT_ROWS / n_rows, usual, _MOST_KEPT_OUT))
 
 
 def default_learning_rate(n_rows: int) -> float:
@@ -163,4 +191,4 @@ def default_learning_rate(n_rows: int) -> float:
     >>> [round(default_learning_rate(n), 5) for n in (50, 7_490, 60_000)]
     [0.001, 0.00121, 0.00201]
     """
-    return 1e-3 * float(np.sqrt(max(default_batch_size(n_rows), _FEW_ROWS) / _FEW_ROWS))
+    return ADAM_RATE * float(np.sqrt(max(default_batch_size(n_rows), LEAST_BATCH) / LEAST_BATCH))

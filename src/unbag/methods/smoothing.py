@@ -10,9 +10,8 @@ from unbag.bags import Bags
 __all__ = ["USUAL_SHARE", "Smoothing", "principal_deviation", "spread"]
 
 USUAL_SHARE = 0.2  # of their spread that rows are moved by, where nothing is given
-_LEAST_NUMBERS = 64  # of an image
 _POWER_STEPS = 30
-_SAMPLE, _SAMPLE_NUMBERS = 10_000, 30_000_000  # rows, and numbers in all of them
+_SAMPLE_NUMBERS = 7_840_000  # those of 10,000 images of 28 × 28
 
 
 class Smoothing:
@@ -55,8 +54,7 @@ class Smoothing:
     def __init__(self, share: float | None, bags: Bags, *, applies: bool) -> None:
         self.is_confirmed = share is not None
         if share is None:
-            are_images = len(bags.row_shape) > 1 and math.prod(bags.row_shape) >= _LEAST_NUMBERS
-            share = USUAL_SHARE if are_images and applies else 0.0
+            share = USUAL_SHARE if len(bags.row_shape) > 1 and applies else 0.0
         self.radius = float(share) * spread(bags) if share else 0.0
         # Also where that is not a number, since distances overflow.
         if self.is_on_trial and not self.radius <= principal_deviation(bags):
@@ -82,7 +80,7 @@ class Smoothing:
 
 
 def spread(bags: Bags) -> float:
-    """Root of the mean squared distance of rows from their mean, from at most 10,000 rows.
+    """Root of the mean squared distance of rows from their mean, from a sample of large data.
 
     Bytes are divided by 255, as for the networks.
 
@@ -97,7 +95,7 @@ def spread(bags: Bags) -> float:
 def principal_deviation(bags: Bags) -> float:
     """Compute the standard deviation of rows along the direction in which they differ most.
 
-    By power iteration, from at most 10,000 rows.
+    By power iteration, from a sample of large data.
 
     Examples
     --------
@@ -116,7 +114,7 @@ def principal_deviation(bags: Bags) -> float:
 def _centred(bags: Bags) -> torch.Tensor:
     """Take some rows as networks see them, flattened, less their mean."""
     rows = np.arange(bags.n_rows)
-    most = min(_SAMPLE, max(1, _SAMPLE_NUMBERS // math.prod(bags.row_shape)))
+    most = max(1, _SAMPLE_NUMBERS // math.prod(bags.row_shape))
     if len(rows) > most:
         rows = np.random.default_rng(0).choice(rows, most, replace=False)
     x = torch.as_tensor(bags.take(rows).X)

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-import numpy as np
 from torch import nn
 
+from unbag.methods.sizes import LEAST_BATCH, limited_epochs
 from unbag.models import ResNet20
 
 __all__ = [
@@ -29,7 +29,7 @@ MIXUP_NUMBERS = 8  # between two rows of fewer numbers there may lie the region 
 _DESCENT_ROWS = 10_000
 _STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 1400, 12, 150
 _DECAY_ROWS, _MOST_DECAY = 280.0, 0.01
-_SMALLEST_BATCH, _LARGEST_BATCH, _MANY_BATCHES = 32, 512, 7
+_SMALLEST_BATCH = 32
 _COLOURS = 3
 
 
@@ -54,19 +54,19 @@ def has_mirror_images(row_shape: tuple[int, ...]) -> bool:
 
 
 def soft_batch_size(n_rows: int, n_trained: int) -> int:
-    """Batch size on soft labels: a tenth of all rows, but 32 to 512.
+    """Batch size on soft labels: a tenth of all rows, but near 32 and at most 512.
 
-    If the rows that are trained on, ``n_trained``, make few batches, they are divided equally.
+    Where that would be 32, the rows that are trained on, ``n_trained``, are divided equally.
 
     Examples
     --------
     >>> soft_batch_size(7_480, 5_386), soft_batch_size(60_000, 60_000), soft_batch_size(150, 100)
     (512, 512, 33)
     """
-    target = int(np.clip(n_rows // 10, _SMALLEST_BATCH, _LARGEST_BATCH))
-    if n_trained >= _MANY_BATCHES * target:
+    target = min(n_rows // 10, LEAST_BATCH)
+    if target >= _SMALLEST_BATCH:
         return target
-    return max(1, n_trained // max(1, round(n_trained / target)))
+    return max(1, n_trained // max(1, round(n_trained / _SMALLEST_BATCH)))
 
 
 def soft_epochs(n_rows: int) -> int:
@@ -77,8 +77,9 @@ def soft_epochs(n_rows: int) -> int:
     >>> soft_epochs(1000), soft_epochs(7_480), soft_epochs(60_000)
     (140, 100, 12)
     """
-    steps = max(1, n_rows // soft_batch_size(n_rows, n_rows))
-    return int(np.clip(_STEPS // steps, _FEW_EPOCHS, _MANY_EPOCHS))
+    return limited_epochs(
+        _STEPS, n_rows, soft_batch_size(n_rows, n_rows), _FEW_EPOCHS, _MANY_EPOCHS
+    )
 
 
 def soft_weight_decay(n_rows: int) -> float:

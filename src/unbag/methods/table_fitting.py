@@ -18,7 +18,7 @@ from unbag.methods.base import Task, Trainings
 from unbag.methods.evidence import evidence_weights
 from unbag.methods.job import Job
 from unbag.methods.posterior import balanced_posterior, describe_gains, log_gains, row_ratios
-from unbag.methods.share_models import BagData, SharePath, fit_path, mix_paths, trust_in_paths
+from unbag.methods.share_models import BagData, SharePath, fit_path, mix_paths, slope_of_paths
 from unbag.methods.single import MatchedLikelihood
 from unbag.methods.soft_labels import (
     MIXUP_NUMBERS,
@@ -52,7 +52,7 @@ _NETWORK: dict[str, Any] = {"depth": 3, "width": 128}
 _NETWORK_RATE = 1e-3
 _SHARPNESSES = (0.5, 0.7, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
 _LEAST_WEIGHT = 0.01  # of networks, below which they are left out
-_LEAST_BAGS = 3  # of which one can be left out and the others still differ
+_LEAST_TRUST = 0.5  # below which the answer is mostly constant
 _SMALLEST_SHARE = 1e-9
 _LEAST_CHANCE = 1e-4  # a class that no leaf has seen is unlikely, not impossible
 
@@ -66,21 +66,34 @@ class TableFitting:
         self.replica = MatchedLikelihood().replica(job)  # networks are changes of it
         # Forests compare numbers of float32, so all parts learn from these.
         self.x = np.asarray(torch.as_tensor(job.rows.X), dtype=np.float32).astype(np.float64)
-        self.data = BagData.of(job.rows.bag_index, job.theta, job.weight, job.seed)
+        errors = job.rows.priors.errors
+        self.data = BagData.of(
+            job.rows.bag_index,
+            job.theta,
+            job.weight,
+            job.seed,
+            None if errors is None else errors.standard_errors,
+        )
         self.shares = np.maximum(job.pooled_prior, _SMALLEST_SHARE)
         self.forest: RandomForestRegressor | None = None
         self.objectives: list[float] = []  # cross-entropy of soft labels out of bag, by round
 
     def trainings(self) -> Trainings:
         """Yield tasks, receive their results, return the fit."""
-        paths = yield [Task(f"models of shares ({kind})", self._path(kind)) for kind in FEATURES]
+        paths = yield [
+            Task(f"models of shares ({kind})", self._path(kind), time_needed=2.0 * (number > 0))
+            for number, kind in enumerate(FEATURES)
+        ]
         paths = [path for path in paths if path is not None]
         shares = mix_paths(paths, self.shares, self.x.shape[1])
         with torch.no_grad():
             log_eta = shares(torch.as_tensor(self.x)).numpy()
         trust, targets, out_of_bag = 0.0, self._targets(log_eta), log_eta
         for number in range(self.settings.rounds):
-            (out_of_bag,) = yield [self._round(targets, number)]
+            (learned,) = yield [self._round(targets, number)]
+            if learned is None:  # the time is up
+                break
+            out_of_bag = learned
             self.objectives.append(float(-(targets * out_of_bag).sum(1).mean()))
             if number == 0:
                 trust = self._trust(paths, out_of_bag)
@@ -90,10 +103,12 @@ class TableFitting:
         parts: dict[str, nn.Module] = {"shares": shares}
         weight = 0.0
         if self.settings.learner is None:
-            (boosting,) = yield [Task("boosted trees", lambda: self._boosting(targets))]
-            parts |= {"forest": TreeEnsemble.from_forest(self.forest), "boosting": boosting}
+            parts["forest"] = TreeEnsemble.from_forest(self.forest)
+            (boosting,) = yield [Task("boosted trees", lambda: self._boosting(targets), 1.0)]
+            if boosting is not None:
+                parts["boosting"] = boosting
             fits = yield self._networks(targets)
-            if not any(fit.diverged for fit in fits):
+            if not any(fit is None or fit.diverged for fit in fits):
                 weight = self._weight_of_networks(fits, out_of_bag)
         else:
             (parts["learner"],) = yield [Task(self._learner_name, lambda: self._last(targets))]
@@ -102,7 +117,7 @@ class TableFitting:
             parts["networks"] = Networks([fit.module for fit in fits])
             weights.append(weight)
         model = TabularModel(parts, [w / sum(weights) for w in weights], self.shares, trust).eval()
-        return self._fit(model, self._describe(trust, out_of_bag))
+        return self._fit(model, self._describe(out_of_bag))
 
     # ------------------------------------------------------------------------- the parts
 
@@ -122,13 +137,13 @@ class TableFitting:
             self.job.theta,
             self.job.pooled_prior,
             self.job.weight,
-            half_trusted_rows=0,
+            half_trusted_rows=(self.data.noise * self.data.sizes**2)[:, None],
         )
 
     def _round(self, targets: NDArray[np.float32], number: int) -> Task:
         """Predict every row by a learner that was not trained on it."""
         if self.settings.learner is None:
-            return Task(f"forest {number + 1}", self._forest(targets, number))
+            return Task(f"forest {number + 1}", self._forest(targets, number), float(number > 0))
 
         def run() -> _Floats:
             fold = self._folds(self.job.seed, number)
@@ -139,7 +154,7 @@ class TableFitting:
                 log_p[fold == left_out] = learner(torch.as_tensor(self.x[fold == left_out]))
             return log_p
 
-        return Task(f"{self._learner_name}, round {number + 1}", run)
+        return Task(f"{self._learner_name}, round {number + 1}", run, float(number > 0))
 
     def _folds(self, *seed: int) -> NDArray[np.int64]:
         """Divide rows in folds; equal rows go together."""
@@ -210,6 +225,7 @@ class TableFitting:
             replace(
                 self.replica,
                 stage="networks",
+                time_needed=0.5,
                 bags=bags.take(rows),
                 predicted=bags.take(np.flatnonzero(fold == number)),
                 objective=None,
@@ -234,7 +250,7 @@ class TableFitting:
     def _weight_of_networks(self, fits: list[Fit], out_of_bag: _Floats) -> float:
         """Weight of the networks by the likelihood of bags, each model at its best sharpness.
 
-        A forest regresses to the mean, so that without a sharpness of its own networks would win.
+        A forest regresses to the mean, so that without this sharpness networks would win.
         """
         log_p = np.empty_like(out_of_bag)
         fold = self._folds(self.job.seed)
@@ -248,14 +264,26 @@ class TableFitting:
         return max((self._gains(log_softmax(e, axis=1)) for e in sharpened), key=np.mean)
 
     def _trust(self, paths: list[SharePath], out_of_bag: _Floats) -> float:
-        """Weight of the model against constant shares, by bags left out.
+        """How far to go from constant shares to the model, by bags left out; and say so.
 
-        Of two bags none can be left out; the likelihood of the bags of rows out of bag stands in.
+        Where none can be left out, the likelihood of the bags of rows out of bag stands in.
         """
-        if len(self.data.theta) >= _LEAST_BAGS and paths:
-            return trust_in_paths(paths, self.data)[0]
-        gains = self._gains(out_of_bag)
-        return float(evidence_weights(np.stack([gains, np.zeros_like(gains)]))[0])
+        if paths and self.data.judging.any():
+            slope = slope_of_paths(paths, self.data)
+            trust, is_shown, judges = slope.trust, slope.is_positive, "Bags"
+        else:
+            gains = self._gains(out_of_bag)
+            trust = float(evidence_weights(np.stack([gains, np.zeros_like(gains)]))[0])
+            is_shown, judges = trust >= _LEAST_TRUST, "Rows"
+        if trust < _LEAST_TRUST:
+            self.verdict = (
+                f"{judges} that were left out say that little was learned: the model is trusted by "
+                f"{trust:.0%} only, and mostly predicts the shares of all rows."
+            )
+        else:
+            word = "support it" if is_shown else "do not show that anything was learned"
+            self.verdict = f"{judges} that were left out {word}; it is trusted by {trust:.0%}."
+        return trust
 
     def _gains(self, log_eta: _Floats) -> _Floats:
         """Logarithm of how much likelier the bag of every row is than by its size: (n,)."""
@@ -263,19 +291,13 @@ class TableFitting:
 
     # -------------------------------------------------------------------------- the fit
 
-    def _describe(self, trust: float, out_of_bag: _Floats) -> str:
-        rounds = "1 forest" if self.settings.rounds == 1 else f"{self.settings.rounds} forests"
-        if trust < 0.5:
-            verdict = (
-                f"Bags that were left out say that little was learned: the model is trusted by "
-                f"{trust:.0%} only, and mostly predicts the shares of all rows."
-            )
-        else:
-            verdict = f"Bags that were left out support it; it is trusted by {trust:.0%}."
+    def _describe(self, out_of_bag: _Floats) -> str:
+        n_rounds = len(self.objectives)  # fewer than the settings say where the time was up
+        rounds = "1 forest" if n_rounds == 1 else f"{n_rounds} forests"
         gains = describe_gains(self._gains(out_of_bag))
         trees = f"{rounds} and boosted trees"
         learned = trees if self.settings.learner is None else self._learner_name
-        return f"Trained with models of shares, {learned}. {verdict} {gains}"
+        return f"Trained with models of shares, {learned}. {self.verdict} {gains}"
 
     def _fit(self, model: TabularModel, reason: str) -> Fit:
         job, n = self.job, len(self.objectives)

@@ -1,4 +1,4 @@
-r"""``tables``: models of shares, trees on soft labels, and as much trust as bags left out allow.
+r"""``tables``: models of shares, trees on soft labels, and trust unless bags left out contradict.
 
 1. Penalised linear models of three kinds of features are fitted to the shares of bags. Their
    strengths are judged by whole bags that were left out; all of them, and the constant shares of
@@ -12,9 +12,9 @@ r"""``tables``: models of shares, trees on soft labels, and as much trust as bag
    shares; the networks join it by the likelihood of the bags of rows that they were not trained on,
    compared with that of the forest out of bag. Where classes change smoothly from row to row, as
    in measurements of shapes, networks are far better; elsewhere they get little weight.
-4. Trust. Bags left out tell how much better than constant shares the models of shares are. The
-   answer moves towards the constant shares as far as they are not: where nothing was learned, the
-   model predicts the most frequent class.
+4. Trust. The slope of the shares of bags left out on those that the models of shares predict for
+   them tells how far to go from constant shares to the model. It is taken as 1 ± 1 before, so that
+   bags that are few, or that differ for other reasons, leave it near 1.
 """
 
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ __all__ = ["Tables"]
 
 @dataclass(frozen=True)
 class Tables(Method):
-    """Models of shares and trees, trusted as far as bags left out allow.
+    """Models of shares and trees, trusted unless bags left out contradict.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Tables(Method):
     """
 
     name = "tables"
-    summary = "models of shares and trees on soft labels, trusted as far as bags left out allow"
+    summary = "models of shares and trees on soft labels, trusted unless bags left out contradict"
     rounds: int = 3
     trees: int = 100
     learner: Any = None

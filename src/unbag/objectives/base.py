@@ -21,7 +21,7 @@ _PROBE = torch.tensor([[0.3], [-0.7]], dtype=torch.float64)
 class Objective(nn.Module):
     """A scalar loss of (logits, bag_index), differentiable, for anyone's training loop.
 
-    Subclasses write ``reduce``: from the batch's :class:`~unbag.statistics.BagStatistics` to the
+    Subclasses write ``reduce``: from the batch's ``unbag.statistics.BagStatistics`` to the
     value. Hyperparameters and tables are buffers: 0-dimensional ones are hyperparameters, the
     first axis of all others is the bag. That is what lets ``stack`` join the objectives of many
     models into one with a leading replica axis.

@@ -99,7 +99,7 @@ class ProportionConsistency(Proportion):
     where :math:`Q_{mk}` is the mean predicted probability of class k in bag m, :math:`r_i` the
     perturbation of length ε that changes the prediction of row i most (found by one power step
     of length ξ), and :math:`\lambda(t)` rises over the first 40% of training
-    (:func:`consistency_weight`; Tsai and Lin, 2020). Inputs are meant to lie in [0, 1].
+    (``consistency_weight``; Tsai and Lin, 2020). Inputs are meant to lie in [0, 1].
 
     Parameters
     ----------

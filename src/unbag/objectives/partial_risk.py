@@ -1,4 +1,4 @@
-"""Partial risk regularisation, the paper's own method."""
+"""Partial risk regularisation, the method of the paper."""
 
 from typing import Any
 

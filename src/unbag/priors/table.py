@@ -240,7 +240,7 @@ class ClassPriors:
         source: str = "",
         remedy: str = "",
     ) -> NDArray[np.int64]:
-        """Find the position (0..K-1) of every label, strictly; see :func:`unbag.ids.match_ids`."""
+        """Find the position (0..K-1) of every label, strictly; see ``unbag.ids.match_ids``."""
         source = source or f"{name} has"
         return match_ids(name, labels, self._class_index, source=source, remedy=remedy, what=what)
 

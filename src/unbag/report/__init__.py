@@ -2,5 +2,6 @@
 
 from unbag.report.building import FORMAT, VERSION, build_report
 from unbag.report.rendering import render_html
+from unbag.report.verdict import ModelVerdict, judge_model
 
-__all__ = ["FORMAT", "VERSION", "build_report", "render_html"]
+__all__ = ["FORMAT", "VERSION", "ModelVerdict", "build_report", "judge_model", "render_html"]

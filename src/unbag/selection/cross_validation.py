@@ -10,7 +10,7 @@ from sklearn.utils.validation import indexable
 
 from unbag.estimator import UnbagClassifier
 from unbag.ids import id_array
-from unbag.validation import check_choice, invalid
+from unbag.validation import arrow_table, check_choice, invalid, is_frame, is_table
 
 __all__ = ["cross_val_predict"]
 
@@ -31,7 +31,7 @@ def cross_val_predict(
     Parameters
     ----------
     estimator : UnbagClassifier, or a Pipeline that ends in one
-    X : array of shape (n, ...)
+    X : array or table of shape (n, ...)
     y : array of shape (n,)
         Bag id of every row.
     cv : int or splitter, optional
@@ -43,12 +43,15 @@ def cross_val_predict(
     array of shape (n, K) or (n,)
     """
     check_choice("method", method, ["predict_proba", "predict"])
+    if is_table(X) and not is_frame(X):
+        X = arrow_table("X", X)
     X, ids = indexable(np.asarray(X) if isinstance(X, list) else X, id_array("y", y))
     folds = list(check_cv(cv, ids, classifier=True).split(X, ids))
     times = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(ids))
     if (times != 1).any():
         raise invalid("cv", "a splitter whose test folds hold every row once", repr(cv))
-    take = X.iloc.__getitem__ if hasattr(X, "iloc") else X.__getitem__
+    take = X.take if is_table(X) and not is_frame(X) else X.__getitem__
+    take = X.iloc.__getitem__ if hasattr(X, "iloc") else take
     result: NDArray[Any] | None = None
     for train, test in folds:
         fitted = clone(estimator).fit(take(train), ids[train])

@@ -21,7 +21,7 @@ from unbag.validation import check_choice, check_number, import_optional, invali
 __all__ = ["DEFAULT_SEARCH", "TuningResult", "tune"]
 
 # A list means a choice; a pair of numbers a range; with "log" a range on a logarithmic scale.
-# Methods of one training; crossfit takes 8 to 19 or more.
+# Methods of one training; crossfit takes 11 to 19 or more.
 DEFAULT_SEARCH: dict[str, Any] = {
     "method": ["matched-likelihood", "u-prr", "prop"],
     "learning_rate": (1e-4, 1e-2, "log"),
@@ -97,7 +97,7 @@ def tune(
     Parameters
     ----------
     X, y
-        Rows and their bag ids.
+        Rows and their bag ids; or Bags, and None.
     estimator : UnbagClassifier
         With ``priors``; settings that the search does not name are taken from it.
     search : dict, optional
@@ -140,11 +140,11 @@ def tune(
         raise invalid("validation_size", "below 1 together with evaluation_size", got)
     if estimator.priors is None:
         raise invalid("estimator", "an UnbagClassifier with priors", "priors=None")
-    bags = Bags(X, y, estimator.priors)
+    bags = X if isinstance(X, Bags) else Bags(X, y, estimator.priors)
     both, untouched = bags.train_test_split(evaluation_size, random_state=random_state)
     share = validation_size / (1 - evaluation_size)
     split = (*both.train_test_split(share, random_state=random_state), untouched)
-    parts = tuple(_Part(np.asarray(part.X), part.bag_ids) for part in split)
+    parts = tuple(_Part(part, np.asarray(part.X), part.bag_ids) for part in split)
     digest = _fingerprint(parts, space, scoring, estimator, random_state)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
@@ -176,7 +176,7 @@ def tune(
         raise TrainingDivergedError("Every trial failed; narrow the search, e.g. learning_rate.")
     best = study.best_trial
     chosen = searching.make(best.params)
-    chosen.fit(both.X, both.bag_ids)
+    chosen.fit_bags(both)
     report = evaluate(chosen, untouched)
     return TuningResult(
         best_params=dict(best.params),
@@ -201,6 +201,7 @@ def tune(
 
 @dataclass(frozen=True, eq=False)
 class _Part:
+    bags: Bags
     X: NDArray[Any]
     ids: NDArray[Any]
 
@@ -233,9 +234,9 @@ class _Search:
 
     def make(self, params: Mapping[str, Any]) -> UnbagClassifier:
         """Return the estimator of a trial."""
-        made: UnbagClassifier = clone(self.estimator)
-        made.set_params(**params, random_state=self.seed)
-        return made
+        classifier: UnbagClassifier = clone(self.estimator)
+        classifier.set_params(**params, random_state=self.seed)
+        return classifier
 
     def settle(self) -> None:
         """Tell the study the outcomes that are kept, where it was not told before a kill."""
@@ -291,9 +292,7 @@ class _Search:
         if not candidates:
             return []
         train, validation, _ = self.parts
-        jobs = [
-            shortened(estimator.prepare(train.X, train.ids), share) for _, estimator in candidates
-        ]
+        jobs = [shortened(estimator.prepare_bags(train.bags), share) for _, estimator in candidates]
         first = candidates[0][1]
         fits = fit_many(jobs, device=first.device, precision=first.precision, verbose=verbose)
         scores: list[tuple[Any, float | None]] = []

@@ -181,7 +181,7 @@ class WholeBagBatches(Batches):
         whole = ((self.sizes == largest) | (self.sizes == 0)).all(1, keepdims=True)
         whole &= batch_size % largest == 0
         cut = np.stack(
-            [self._chance(own, int(n)) for own, n in zip(self.sizes, rows[:, 0], strict=True)]
+            [self._chance(sizes, int(n)) for sizes, n in zip(self.sizes, rows[:, 0], strict=True)]
         )
         chance = np.where(whole, np.minimum(batch_size / rows, 1.0), cut)
         chance = np.where(self.sizes > 0, chance, 1.0)
@@ -192,8 +192,8 @@ class WholeBagBatches(Batches):
         size, inverse = np.unique(sizes, return_inverse=True)
         first = self.batch_size * np.arange(self.n_steps)[:, None]
         starts = np.minimum(first + self.batch_size - 1, n - size) - np.maximum(0, first - size + 1)
-        found: NDArray[np.float64] = np.maximum(starts + 1, 0).mean(0) / (n - size + 1)
-        return found[inverse]
+        chance: NDArray[np.float64] = np.maximum(starts + 1, 0).mean(0) / (n - size + 1)
+        return chance[inverse]
 
     def epoch(self, epoch: int) -> Iterator[Tensor]:
         """Yield positions of rows, all steps at once: shape (R, steps, B)."""

@@ -1,5 +1,6 @@
 """Checkpoints: a training state as one safetensors file, written whole or not at all."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -8,13 +9,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from unbag.exceptions import InvalidInputError
-from unbag.files import leftovers, write_tensors
+from unbag.files import discard, discarded, write_tensors
+from unbag.fingerprint import fingerprint
 from unbag.validation import invalid
 
 __all__ = ["Checkpoint"]
 
-_FORMAT = "unbag-training-2"
+_FORMAT = "unbag-training-3"
 
 
 class Checkpoint:
@@ -43,12 +44,9 @@ class Checkpoint:
 
     def save(self, tensors: dict[str, Tensor], progress: dict[str, int]) -> None:
         """Write the state; a crash leaves the last whole one in place."""
-        metadata = {
-            "format": _FORMAT,
-            "fingerprint": self.fingerprint,
-            "progress": json.dumps(progress),
-        }
         state = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+        metadata = {"progress": json.dumps(progress)}
+        metadata["digest"] = self._digest(state, metadata["progress"])
         try:
             write_tensors(self.path, state, metadata)
         except OSError as error:
@@ -61,21 +59,24 @@ class Checkpoint:
         self.path.unlink(missing_ok=True)
 
     def load(self, device: torch.device) -> tuple[dict[str, Tensor], dict[str, int]] | None:
-        """Read the state, or None where there is none yet."""
-        for leftover in leftovers(self.path):  # of a killed run
-            leftover.unlink(missing_ok=True)
-        if not self.path.exists():
-            return None
+        """Read the state; None where there is none, or, with a warning, where it was changed."""
         try:
-            with safe_open(self.path, framework="pt", device=str(device)) as file:
+            with safe_open(self.path, framework="pt", device="cpu") as file:
                 metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except FileNotFoundError:
+            return None
         except (SafetensorError, OSError) as error:
-            message = (
-                f"The checkpoint {self.path} cannot be read ({error}); delete it to start anew."
-            )
-            raise InvalidInputError(message) from None
-        if metadata.get("format") != _FORMAT or metadata.get("fingerprint") != self.fingerprint:
-            message = f"The checkpoint {self.path} is of another run; delete it to start anew."
-            raise InvalidInputError(message)
+            if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+                raise
+            metadata, state = {}, {}
+        if metadata.get("digest") != self._digest(state, metadata.get("progress", "")):
+            discard(self.path)
+            discarded(f"The checkpoint {self.path}", "was damaged")
+            return None
+        tensors = {name: value.to(device) for name, value in state.items()}
         return tensors, json.loads(metadata["progress"])
+
+    def _digest(self, state: dict[str, Tensor], progress: str) -> str:
+        """Hash all that the file holds, and what run it is of."""
+        return fingerprint(_FORMAT, self.fingerprint, progress, sorted(state.items()))

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unbag.deadline import Deadline
 from unbag.progress import TrainingProgress
 from unbag.training.batches import BATCHINGS
 from unbag.training.checkpoint import Checkpoint
@@ -44,7 +45,7 @@ PRECISIONS = {
 }
 # Compilation takes 10 to 60 s and makes steps five times as fast: it pays above this many numbers.
 _COMPILED_FROM = 1e11
-_ADVERSARIAL_PASSES = 3  # of a batch: as it is, to find where to move it, and moved
+_ADVERSARIAL_PASSES = 3  # of a batch: unchanged, to find the direction, and moved
 
 
 class Stack:
@@ -151,6 +152,7 @@ class Stack:
         }
         self.history = History(self.epochs)
         self.ended = [0] * replicas  # epochs run; 0 while running
+        self.timed_out = [False] * replicas
 
     def _tensor(self, values: Any) -> Tensor:
         return torch.as_tensor(values, dtype=self.dtype, device=self.device)
@@ -162,14 +164,19 @@ class Stack:
         progress: TrainingProgress,
         checkpoint: Checkpoint | None = None,
         checkpoint_seconds: float = 30.0,
+        deadline: Deadline | None = None,
     ) -> list[Fit]:
-        """Train to the end and return the fits in the order the replicas were given."""
+        """Train to the end, or to a deadline; return the fits in the order of the replicas."""
+        deadline = deadline or Deadline()
         first = self._resume(checkpoint)
         progress.advance(first * len(self.replicas))
         saved = time.monotonic()
         for epoch in range(first, self.epochs):
-            self.run_epoch(epoch)
+            with deadline.stage():
+                self.run_epoch(epoch)
             last = epoch + 1 == self.epochs
+            if not (last or deadline.has_time_for(1)):
+                self._end_all(epoch + 1)
             progress.advance(len(self.replicas), self.history.describe_last())
             over = not bool(self.state["active"].any())
             due = time.monotonic() - saved > checkpoint_seconds
@@ -222,7 +229,7 @@ class Stack:
         weights, buffers = state["weights"], state["buffers"]
         step = state["step"].add_(1)
         gradient = self.network.join(gradients).addcmul_(self.weight_decay, weights)
-        # A gradient whose square overflows would stop Adam without a word.
+        # A gradient whose square overflows would stop Adam silently.
         finite = torch.isfinite(values) & torch.isfinite(torch.linalg.vector_norm(gradient, dim=1))
         state["finite"].logical_and_(finite | ~state["active"])
         state["active"].logical_and_(finite)
@@ -279,6 +286,12 @@ class Stack:
             if not running and not self.ended[r]:
                 self.ended[r] = epoch + 1
 
+    def _end_all(self, epochs: int) -> None:
+        """End the replicas that are still running after so many epochs."""
+        self.state["active"].fill_(False)
+        self.timed_out = [ended == 0 for ended in self.ended]
+        self.ended = [ended or epochs for ended in self.ended]
+
     def _keep_best(self, error: Tensor, epoch: int) -> Tensor:
         """Remember the weights of replicas that improved; tell which have waited long enough."""
         assert self.patience is not None
@@ -322,6 +335,8 @@ class Stack:
         epochs = "1 epoch" if n_epochs == 1 else f"{n_epochs} epochs"
         if diverged:
             reason = f"The objective or its gradient was not finite in epoch {n_epochs}."
+        elif self.timed_out[r]:
+            reason = f"Stopped after {epochs}: the time was up."
         elif self.ended[r] and self._stopped_by_risk(r, history):
             reason = f"Stopped after {epochs}: the mean empirical risk was negative."
         elif self.ended[r]:

@@ -36,15 +36,14 @@ class Fit:
     seconds : float
         Time of its stack, start-up included, divided by the models in it.
     logits : array of shape (n, K) or None
-        Of the rows that were to be predicted.
+        Logits of the rows that were to be predicted.
     best_epoch : int or None
-        The epoch that the weights are of, where the one with the smallest label-free error was
-        kept; else None, and they are those of the last.
+        The epoch whose weights were kept, with early stopping. None means the last.
     pooled_prior, test_prior, output_prior : arrays of shape (K,) or None
         Class shares of the rows, where the model will be used, and under which its softmax is a
         posterior; those of the replica.
     calibration : Calibration or None
-        Of its probabilities, where the method made one.
+        Calibration of its probabilities, where the method has one.
     method : str
         Name of the method that trained it.
     settings : dict

@@ -227,15 +227,15 @@ class StackedMLP(StackedNetwork):
         return pairs
 
     def _load(self, replica: int, module: MLP) -> None:
-        for own, place in self._tensors(module, replica):
-            place.copy_(own)
+        for tensor, place in self._tensors(module, replica):
+            place.copy_(tensor)
 
     def extract(self, replica: int) -> nn.Module:
         """Return one replica as an ordinary module on the CPU."""
         module = copy.deepcopy(self.modules[replica])
         with torch.no_grad():
-            for own, place in self._tensors(module, replica):
-                own.copy_(place)
+            for tensor, place in self._tensors(module, replica):
+                tensor.copy_(place)
         return module.eval()
 
     def forward(
@@ -306,12 +306,12 @@ class StackedModules(StackedNetwork):
         remembered = [[b for b in m.buffers() if b.is_floating_point()] for m in self.modules]
         self.weights = _move_into_matrix(trained, device, dtype)
         self.buffers = _move_into_matrix(remembered, device, dtype)
-        self.parameters = [p for own in trained for p in own]
+        self.parameters = [p for tensors in trained for p in tensors]
         self.gradient = torch.zeros_like(self.weights)
         self.places = [
             part
-            for row, own in zip(self.gradient, trained, strict=True)
-            for part in _views(row, own)
+            for row, tensors in zip(self.gradient, trained, strict=True)
+            for part in _views(row, tensors)
         ]
         self.counters = {
             f"{r}.{name}": buffer
@@ -329,8 +329,8 @@ class StackedModules(StackedNetwork):
         trained = self.modules[replica]
         module.load_state_dict(trained.state_dict())
         with torch.no_grad():
-            for own, buffer in zip(module.buffers(), trained.buffers(), strict=True):
-                own.copy_(buffer)  # also those that are not part of the state
+            for buffer, source in zip(module.buffers(), trained.buffers(), strict=True):
+                buffer.copy_(source)  # also those that are not part of the state
         return module.eval()
 
     def forward(
@@ -369,8 +369,8 @@ def _move_into_matrix(
     """Make the tensors of every replica views of one row of a matrix, which is returned."""
     width = sum(t.numel() for t in tensors[0])
     matrix = torch.zeros(len(tensors), width, device=device, dtype=dtype)
-    for row, own in zip(matrix, tensors, strict=True):
-        for place, tensor in zip(_views(row, own), own, strict=True):
+    for row, group in zip(matrix, tensors, strict=True):
+        for place, tensor in zip(_views(row, group), group, strict=True):
             place.copy_(tensor.detach())
             tensor.data = place
     return matrix

@@ -106,12 +106,12 @@ class PseudoLabelLoss(BatchLoss):
         return values + self.options.weight * losses.mean(1), risks, presence
 
     @torch.no_grad()
-    def _label(self, positions: Tensor, weak: Tensor, own: Tensor) -> Tensor:
+    def _label(self, positions: Tensor, weak: Tensor, logits: Tensor) -> Tensor:
         """Pseudo-labels (R, B, K), 0 for rows that do not count; the factors take a step."""
         if self.options.teacher:
             logits = self.model.forward(weak, self.keys, 0, training=False)
         else:
-            logits = own.detach()
+            logits = logits.detach()
         index = self.rows.bag_index.gather(1, positions)
         q = self._posterior(logits, index)
         if self.options.balanced:
@@ -147,11 +147,11 @@ class PseudoLabelLoss(BatchLoss):
             return
         step = self.step.to(self.rows.dtype)
         decay = ((1 + step) / (10 + step)).clamp_max(_DECAY)
-        for own, followed in (
+        for mean, followed in (
             (self.model.weights, self.network.weights),
             (self.model.buffers, self.network.buffers),
         ):
-            own.lerp_(followed, (1 - decay) * active[:, None])
+            mean.lerp_(followed, (1 - decay) * active[:, None])
 
     @torch.no_grad()
     def begin_epoch(self, progress: float) -> None:  # noqa: ARG002 - the base names it

@@ -95,7 +95,7 @@ class PseudoLabels:
     Parameters
     ----------
     purity : float
-        Share of the pseudo-labels that should be right, by the network's own calibrated word.
+        Share of the pseudo-labels that should be right, according to the calibrated network.
     threshold : float, optional
         Confidence that a label needs, in place of one that follows from ``purity``.
     teacher : bool
@@ -184,12 +184,17 @@ class Replica:
     augmentation : Augmentation, optional
         Train on changed rows.
     pseudo_labels : PseudoLabels, optional
-        Train on augmented rows and on labels of the network's own; needs ``predicted``, rows that
+        Train on augmented rows and on labels that the network gives; needs ``predicted``, rows that
         are not trained on.
     predicted : Bags, optional
         Rows whose logits come back with the fit.
     stage : str
         What this training is, for the progress bar.
+    time_share : float
+        With a time limit: share of the time left after which it ends, at the end of an epoch.
+    time_needed : float
+        With a time limit the training is left out, and its fit is None, where less time is left
+        than this many times the longest stage of the job so far; 0 for one that must be done.
     """
 
     bags: Bags = field(metadata={"stack": lambda bags: (bags.row_shape, str(bags.source.dtype))})
@@ -220,6 +225,8 @@ class Replica:
     pseudo_labels: PseudoLabels | None = None
     predicted: Bags | None = field(default=None, metadata=_GIVEN)
     stage: str = field(default="training", metadata=_ANY | {"fingerprint": False})
+    time_share: float = field(default=1.0, metadata=_ANY | {"fingerprint": False})
+    time_needed: float = field(default=0.0, metadata=_ANY | {"fingerprint": False})
 
     def __post_init__(self) -> None:
         check_number("epochs", self.epochs, low=1, integer=True)

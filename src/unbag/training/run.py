@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import torch
 
+from unbag.deadline import Deadline
 from unbag.fingerprint import fingerprint
 from unbag.progress import TrainingProgress
 from unbag.training.checkpoint import Checkpoint
@@ -99,6 +100,7 @@ def train(
     verbose: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = 30.0,
+    deadline: Deadline | None = None,
     on_finish: Callable[[dict[int, Fit], Callable[[], None]], None] | None = None,
 ) -> list[Fit]:
     """Train many models, as few stacks as possible; one model is a stack of one.
@@ -117,6 +119,9 @@ def train(
         A folder. A run that was killed goes on from there, with the same result.
     checkpoint_seconds : float, default=30
         Time between two checkpoints.
+    deadline : Deadline, optional
+        Trainings end at the last epoch that fits before it, after one epoch at the earliest; each
+        stack has its part of the time.
     on_finish : callable, optional
         Called as each stack ends, with its fits by position in ``replicas``, and with a function
         that deletes the checkpoint of that stack, to be called once the fits are kept elsewhere.
@@ -134,6 +139,7 @@ def train(
         groups.setdefault(replica.group, []).append(i)
     fits: dict[int, Fit] = {}
     total = sum(r.epochs for r in replicas)
+    deadline = (deadline or Deadline()).part(max((r.time_share for r in replicas), default=1.0))
     label = " and ".join(dict.fromkeys(replica.stage for replica in replicas))
     with _matmul_precision(precision), TrainingProgress(total, verbose, label) as progress:
         waiting = list(groups.values())
@@ -150,7 +156,8 @@ def train(
             start = time.perf_counter()
             try:
                 stack = Stack(part, resolved, precision, test_every)
-                results = stack.run(progress, saved, checkpoint_seconds)
+                share = len(members) / (len(replicas) - len(fits))
+                results = stack.run(progress, saved, checkpoint_seconds, deadline.part(share))
             except torch.cuda.OutOfMemoryError:
                 if len(members) == 1:
                     raise

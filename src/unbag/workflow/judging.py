@@ -19,7 +19,7 @@ from unbag.files import write_together
 from unbag.inspection import Inspection, trivial_model
 from unbag.io import read_priors
 from unbag.priors import ClassPriors, SharesOf
-from unbag.report import build_report, render_html
+from unbag.report import ModelVerdict, build_report, judge_model, render_html
 from unbag.validation import invalid, shorten
 from unbag.workflow.config import CONFIG, load_toml
 from unbag.workflow.outputs import check_free, hidden_folder, hold
@@ -52,6 +52,8 @@ class EvaluatedModel:
     Attributes
     ----------
     evaluation : Evaluation
+    verdict : ModelVerdict
+        Whether to use the model.
     report : Path or None
         The page, where one was asked for; a JSON file of the same name has its content.
     warnings, notes : tuples of str
@@ -59,6 +61,7 @@ class EvaluatedModel:
     """
 
     evaluation: Evaluation
+    verdict: ModelVerdict
     report: Path | None
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
@@ -67,6 +70,7 @@ class EvaluatedModel:
         """Plain values, fit for JSON."""
         return {
             "evaluation": self.evaluation.to_dict(),
+            "model_verdict": self.verdict.to_dict(),
             "report": None if self.report is None else str(self.report),
             "warnings": list(self.warnings),
             "notes": list(self.notes),
@@ -143,7 +147,13 @@ def evaluate_files(
             raise InvalidInputError(judgement.warnings[-1])
         if page is not None:
             write_report(judgement.report, page)
-    return EvaluatedModel(judgement.evaluation, page, judgement.warnings, (*notes, *inputs.notes))
+    return EvaluatedModel(
+        judgement.evaluation,
+        judgement.verdict,
+        page,
+        judgement.warnings,
+        (*notes, *inputs.notes),
+    )
 
 
 @contextmanager
@@ -170,12 +180,15 @@ class Judgement:
         None without rows for it, or with rows that do not allow one.
     warnings : tuple of str
         What speaks against trusting the model.
+    verdict : ModelVerdict
+        Whether to use it.
     report : dict
         Content of the report.
     """
 
     evaluation: Evaluation | None
     warnings: tuple[str, ...]
+    verdict: ModelVerdict
     report: dict[str, Any]
 
 
@@ -254,7 +267,8 @@ def judge(
         warnings=found,
         title=title,
     )
-    return Judgement(evaluation, tuple(found), content)
+    verdict = judge_model(evaluation, inspection, found)
+    return Judgement(evaluation, tuple(found), verdict, content)
 
 
 def evaluate_watched(clf: UnbagClassifier, validation: Bags, *, level: float) -> Evaluation:

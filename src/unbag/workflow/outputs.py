@@ -2,19 +2,14 @@
 
 import os
 import sys
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from unbag.exceptions import DiscardedWorkWarning
-from unbag.files import discard, is_real_folder
+from unbag.files import discard, discarded, is_real_folder, lock
 from unbag.validation import invalid, shorten
 
-if sys.platform != "win32":
-    import fcntl
-
-__all__ = ["check_free", "check_not_input", "discarded", "hidden_folder", "hold"]
+__all__ = ["check_free", "check_not_input", "hidden_folder", "hold"]
 
 
 def check_free(name: str, path: Path, *, overwrite: bool) -> None:
@@ -40,12 +35,6 @@ def hidden_folder(output: Path, suffix: str = "work") -> Path:
     Where the output is a link it stays beside the link: that is what will be replaced.
     """
     return output.parent.resolve() / f".{output.name}.{suffix}"
-
-
-def discarded(what: str, why: str) -> None:
-    """Warn that unfinished work is not used."""
-    message = f"{what} {why}. It was removed, and this run starts anew."
-    warnings.warn(message, DiscardedWorkWarning, stacklevel=2)
 
 
 @contextmanager
@@ -88,7 +77,7 @@ def _lock(folder: Path) -> int | None:
         with suppress(FileNotFoundError):  # removed by the run that held it: make it again
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
-                _flock(descriptor)
+                lock(descriptor)
                 if os.path.samestat(os.fstat(descriptor), folder.stat()):
                     if not is_new:
                         _make_private(descriptor, folder)
@@ -97,16 +86,6 @@ def _lock(folder: Path) -> int | None:
                 os.close(descriptor)
                 raise
             os.close(descriptor)
-
-
-def _flock(descriptor: int) -> None:
-    if sys.platform != "win32":
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise
-        except OSError:  # the file system has no such locks
-            return
 
 
 def _make_private(descriptor: int, folder: Path) -> None:

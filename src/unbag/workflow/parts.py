@@ -1,6 +1,5 @@
 """Predictions that are written in parts, so that a run which was stopped can go on."""
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,18 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from unbag.files import discard, new_file, read_regular, remove_folder, sync, write_whole
-from unbag.schema import SchemaError, decode
-from unbag.workflow.outputs import discarded, hidden_folder
+from unbag.files import (
+    digest,
+    discard,
+    discarded,
+    new_file,
+    read_regular,
+    remove_folder,
+    sync,
+    write_whole,
+)
+from unbag.schema import SchemaError, seal, unseal
+from unbag.workflow.outputs import hidden_folder
 
 __all__ = ["CLASS", "Parts", "parts_folder"]
 
@@ -105,7 +113,7 @@ class Parts:
             self._join()
             self.close()
             sync(self._whole)
-            self._state.whole = _digest(self._whole)
+            self._state.whole = digest(self._whole)
             self._write_state()
         if self._whole.exists():  # else an earlier run was stopped after this
             self._whole.replace(self.target)
@@ -131,8 +139,8 @@ class Parts:
             with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_file(file, schema) as writer:
                 for batch in self._batches:
                     writer.write_batch(batch)
-            digest = str(_digest(temporary))
-        self._state.parts.append(_Part((self.counts - self._kept).tolist(), digest))
+            written = str(digest(temporary))
+        self._state.parts.append(_Part((self.counts - self._kept).tolist(), written))
         self._kept = self.counts.copy()
         self._batches = []
         self._write_state()
@@ -158,13 +166,13 @@ class Parts:
         return self._folder / f"{number:06d}.arrow"
 
     def _write_state(self) -> None:
-        write_whole(self._folder / _STATE, msgspec.json.encode(self._state))
+        write_whole(self._folder / _STATE, seal(self._state))
 
     def _read(self, fingerprint: str) -> _State:
         """Verify what an earlier run left, and remove all else."""
         state, keep = _State(fingerprint, []), set[Path]()
         try:
-            left = decode(read_regular(self._folder / _STATE, _MAX_STATE), _State)
+            left = unseal(read_regular(self._folder / _STATE, _MAX_STATE), _State)
         except FileNotFoundError:
             left = None
         except (OSError, SchemaError):
@@ -175,7 +183,7 @@ class Parts:
             if left.whole is not None:  # parts may be removed, and the whole may have its name
                 place = self._whole if self._whole.exists() else self.target
                 files = {place: left.whole}
-            if self._is_sound(left) and all(_digest(p) == digest for p, digest in files.items()):
+            if self._is_sound(left) and all(digest(p) == known for p, known in files.items()):
                 state, keep = left, {self._folder / _STATE, *files}
             else:
                 discarded(f"What is kept for {self.target}", "was damaged")
@@ -188,14 +196,6 @@ class Parts:
         return all(
             len(part.counts) == self._n_classes and min(part.counts) >= 0 for part in state.parts
         )
-
-
-def _digest(path: Path) -> str | None:
-    """SHA-256 of a regular file; None where there is none."""
-    if path.is_symlink() or not path.is_file():
-        return None
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _decoded(rows: pa.Table) -> pa.Table:

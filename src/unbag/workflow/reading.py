@@ -61,7 +61,8 @@ class Inputs:
     def bags(self) -> Bags:
         """Rows as Bags, without the priors of bags that have none."""
         here = np.isin(np.arange(self.priors.n_bags), self.priors.encode(self.bag_ids))
-        return Bags(self.rows.X, self.bag_ids, self.priors.subset(here))
+        encoding = self.rows.encoding
+        return Bags(self.rows.X, self.bag_ids, self.priors.subset(here), encoding=encoding)
 
 
 def paths_of(rows: Any) -> list[Path]:

@@ -16,10 +16,10 @@ from unbag.estimator.folder import staged
 from unbag.estimator.saving import write_model
 from unbag.evaluation import Evaluation
 from unbag.exceptions import UnbagError
-from unbag.files import discard, write_whole
+from unbag.files import discard, discarded, write_whole
 from unbag.inspection import Inspection
-from unbag.io import TableEncoding
 from unbag.priors import SharesOf, read_shares_of, risk_weights
+from unbag.report import ModelVerdict
 from unbag.selection import TuningResult, tune
 from unbag.selection.tuning import SCORERS
 from unbag.validation import check_choice, check_number, import_optional, invalid
@@ -33,10 +33,9 @@ from unbag.workflow.judging import (
     pages,
     write_report,
 )
-from unbag.workflow.outputs import discarded
 from unbag.workflow.reading import Inputs, inspect_rows, paths_of, read_inputs, shares_by_class
 from unbag.workflow.settings import check_intervals, check_settings, check_shares, make_classifier
-from unbag.workflow.work import discard_damaged, work_folder
+from unbag.workflow.work import work_folder
 
 __all__ = ["TrainedModel", "fit_files", "tune_files"]
 
@@ -66,6 +65,8 @@ class TrainedModel:
         Of the rows and priors, before training.
     evaluation : Evaluation or None
         On rows that took no part in training; None where there are none, or too few.
+    verdict : ModelVerdict
+        Whether to use the model.
     warnings, notes : tuples of str
         What speaks against trusting the model; what else a user should know.
     tuning : TuningResult or None
@@ -76,6 +77,7 @@ class TrainedModel:
     classifier: UnbagClassifier
     inspection: Inspection
     evaluation: Evaluation | None
+    verdict: ModelVerdict
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
     tuning: TuningResult | None = None
@@ -90,6 +92,7 @@ class TrainedModel:
             "verdict": self.inspection.verdict,
             "reasons": self.inspection.reasons,
             "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
+            "model_verdict": self.verdict.to_dict(),
             "warnings": list(self.warnings),
             "notes": list(self.notes),
         }
@@ -182,7 +185,6 @@ def fit_files(
         if validation is not None:  # its error cannot be estimated where this fails
             risk_weights(validation.priors, validation.pooled_prior, warn=False)
         clf.checkpoint = run.work / "training"
-        discard_damaged(clf.checkpoint)
         _adapt(clf, run.inputs)
         clf.fit_bags(train, held_out=validation)
         clf.checkpoint = None
@@ -237,8 +239,8 @@ def tune_files(
         _adapt(clf, run.inputs)
         with _naming_the_cause():
             result = tune(
-                run.inputs.rows.X,
-                run.inputs.bag_ids,
+                run.inputs.bags(),
+                None,
                 clf,
                 n_trials=trials,
                 scoring=scoring,
@@ -290,7 +292,6 @@ class _Run:
         tuning: TuningResult | None = None,
     ) -> TrainedModel:
         """Judge the model, and write all that belongs to it: at once, or nothing."""
-        clf.encoding_ = self.inputs.rows.encoding
         shown = {name: self.arguments[name] for name in ("title", "level")}
         judgement = judge(clf, self.inputs, self.inspection, untouched, train, watched, **shown)
         evaluation = judgement.evaluation
@@ -307,9 +308,16 @@ class _Run:
             for name, content in results.items():
                 write_whole(folder / name, json.dumps(content, indent=1) + "\n")
             write_report(judgement.report, folder / REPORT)
-        notes = self.inputs.notes
-        warnings = judgement.warnings
-        return TrainedModel(output, clf, self.inspection, evaluation, warnings, notes, tuning)
+        return TrainedModel(
+            output,
+            clf,
+            self.inspection,
+            evaluation,
+            judgement.verdict,
+            judgement.warnings,
+            self.inputs.notes,
+            tuning,
+        )
 
 
 @contextmanager
@@ -381,8 +389,6 @@ def _is_calibrated(wanted: bool | None, validation: Bags) -> bool:
 
 def _adapt(clf: UnbagClassifier, inputs: Inputs) -> None:
     """Set what depends on the rows and priors that were read."""
-    if isinstance(inputs.rows.encoding, TableEncoding):
-        clf.standardize = False  # the encoding has done it
     if isinstance(clf.test_prior, Mapping):
         clf.test_prior = shares_by_class("test_prior", clf.test_prior, inputs.priors.classes)
 

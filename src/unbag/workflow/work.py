@@ -1,19 +1,16 @@
 """The folder beside a model in which a run keeps what is done until it is finished."""
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-
 from unbag.estimator.folder import DESCRIPTION
-from unbag.files import discard, read_regular, remove_folder, settle_folder, write_whole
+from unbag.files import discard, discarded, read_regular, remove_folder, settle_folder, write_whole
 from unbag.validation import invalid
 from unbag.workflow.config import CONFIG, MAX_BYTES
-from unbag.workflow.outputs import discarded, hidden_folder, hold
+from unbag.workflow.outputs import hidden_folder, hold
 
-__all__ = ["discard_damaged", "work_folder"]
+__all__ = ["work_folder"]
 
 
 @contextmanager
@@ -36,6 +33,7 @@ def work_folder(output: Path, config: str, *, overwrite: bool) -> Iterator[Path]
     with ExitStack() as held:
         try:
             held.enter_context(hold(folder, output))
+            _discard_links(folder)
             left = _text(folder / CONFIG)  # of a run that was stopped
             if left is not None and output.is_dir():
                 settle_folder(output.resolve(), DESCRIPTION)
@@ -53,19 +51,12 @@ def work_folder(output: Path, config: str, *, overwrite: bool) -> Iterator[Path]
         _remove(folder)
 
 
-def discard_damaged(folder: Path) -> None:
-    """Remove checkpoints that cannot be read, with a warning."""
-    if folder.is_symlink():
-        discard(folder)
-    for path in folder.glob("*.safetensors"):
-        try:
-            if path.is_symlink():
-                raise OSError("it is a link")
-            with safe_open(path, framework="pt") as file:
-                json.loads((file.metadata() or {})["progress"])
-        except (SafetensorError, OSError, KeyError, ValueError):
+def _discard_links(folder: Path) -> None:
+    """Remove links, which no run makes: what they lead to is not ours to read or to write."""
+    for path in folder.rglob("*"):
+        if path.is_symlink():
             discard(path)
-            discarded(f"The checkpoint {path}", "was damaged")
+            discarded(str(path), "was a link")
 
 
 def _check_free(output: Path, *, overwrite: bool) -> None:

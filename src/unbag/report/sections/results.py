@@ -1,13 +1,20 @@
 """Estimates without labels: overall, for every class, and of the probabilities."""
 
+from dataclasses import replace
+
 import numpy as np
 from scipy import stats
 
 from unbag.evaluation import Evaluation, LeftInverse
+from unbag.evaluation.misfit import drift_directions
+from unbag.evaluation.report import SHOWN_MOVE
 from unbag.evaluation.variances import BagSample
 from unbag.report.sources import Floats, Part, Sources, number_part, share_part
+from unbag.report.text import text
 
-__all__ = ["calibration", "confusion", "headline"]
+__all__ = ["calibration", "confusion", "drift", "headline"]
+
+_MOST_CLASSES = 30  # whose recall the table of drifts shows
 
 
 def headline(sources: Sources) -> Part | None:
@@ -18,12 +25,15 @@ def headline(sources: Sources) -> Part | None:
     most_common = int(np.argmax(evaluation.test_prior))
     metrics = evaluation.probabilities
     roc = None if metrics is None else metrics.roc
+    accuracy = share_part(evaluation.accuracy, evaluation.level)
+    if accuracy is not None:
+        accuracy["trusted"] = evaluation.trustworthy
     return {
         "held_out_rows": evaluation.n_rows,
         "held_out_bags": evaluation.n_bags,
         "level": evaluation.level,
         "shares_of": evaluation.shares_of,
-        "accuracy": share_part(evaluation.accuracy, evaluation.level),
+        "accuracy": accuracy,
         "balanced_accuracy": share_part(evaluation.balanced_accuracy, evaluation.level),
         "macro_f1": share_part(evaluation.macro_f1, evaluation.level),
         "auc": None if roc is None else share_part(roc.auc, evaluation.level),
@@ -84,6 +94,10 @@ def _cell_intervals(
     share = None if share is None else share[counts > 0]
     sample = BagSample.of(present, n, share)
     spread = sample.share_variance(columns)  # (K, M)
+    if evaluation.misfit is not None:
+        drift = evaluation.misfit.allowance(evaluation.level)
+        directions = drift_directions(evaluation.projected["confusion"])
+        spread = spread + replace(sample, drift=drift, directions=directions).drift_in_shares().T
     variance = evaluation.design_effect * (inverse**2 @ spread.T)
     half = float(stats.norm.ppf(0.5 + evaluation.level / 2)) * np.sqrt(variance)
     low = np.clip(evaluation.confusion - half, 0, 1)
@@ -91,6 +105,25 @@ def _cell_intervals(
     np.fill_diagonal(low, [recall.low for recall in evaluation.recall])
     np.fill_diagonal(high, [recall.high for recall in evaluation.recall])
     return low, high
+
+
+def drift(sources: Sources) -> Part | None:
+    """Say how much bags disagree, and how large a drift between them would move each number."""
+    evaluation = sources.evaluation
+    if evaluation is None:
+        return None
+    misfit, tolerated = evaluation.misfit, evaluation.tolerated_drift
+    names = ("accuracy", "balanced_accuracy", "macro_f1")
+    numbers = [(name.replace("_", " "), tolerated[name]) for name in names]
+    recalls = zip(sources.classes, tolerated["recall"], strict=True)
+    numbers += [(f"recall of {label}", value) for label, value in recalls][:_MOST_CLASSES]
+    return {
+        "move": SHOWN_MOVE,
+        "numbers": numbers,
+        "measured": None if misfit is None else misfit.drift,
+        "p_value": None if misfit is None else misfit.p_value,
+        "bags": [] if misfit is None else [[text(bag), ratio] for bag, ratio in misfit.bags],
+    }
 
 
 def calibration(sources: Sources) -> Part | None:

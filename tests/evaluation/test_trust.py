@@ -117,7 +117,7 @@ class Fixed(unbag.UnbagClassifier):
 
     def __init__(self, priors=None):
         super().__init__(priors)
-        self.module_, self.classes_ = None, np.array([0, 1])
+        self.module_, self.encoding_, self.classes_ = None, None, np.array([0, 1])
         self.priors_ = ClassPriors.of(priors)
 
     def _log_odds(self, X, prior):  # noqa: ARG002 - the base names it

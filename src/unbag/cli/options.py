@@ -114,6 +114,12 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
         list[str] | None, "Learn from this column; may be repeated.", "all", group=_DATA
     ),
     "leave_out": option(list[str], "Do not use this column; may be repeated.", False, group=_DATA),
+    "keep": option(
+        list[str],
+        "Use this column though it tells which bag a row is in; may be repeated.",
+        False,
+        group=_DATA,
+    ),
     "key": option(
         list[str], "Copy this column to the output; may be repeated.", "row number", group=_DATA
     ),

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unbag.drawing import draw_intervals
 from unbag.evaluation.estimate import Estimate
 from unbag.priors import ClassPriors
+from unbag.summary import Shown, Summary, data_frame
 from unbag.validation import as_generator, check_choice, check_number, invalid
 
 __all__ = ["PriorEstimate", "estimate_prior"]
@@ -18,7 +20,7 @@ _MOST_STEPS, _TOLERANCE = 1000, 1e-6  # of expectation maximisation
 
 
 @dataclass(frozen=True, eq=False)
-class PriorEstimate:
+class PriorEstimate(Shown):
     """Class shares of a set of rows.
 
     Attributes
@@ -36,6 +38,25 @@ class PriorEstimate:
     def prior(self) -> _Floats:
         """(K,) shares, to be used as ``predict(X, prior=...)``."""
         return np.array([float(share) for share in self.shares])
+
+    def summary(self) -> Summary:
+        """Give the shares with their intervals."""
+        rows = [
+            (label, f"{share:.2%}", f"{share.low:.2%}", f"{share.high:.2%}")
+            for label, share in zip(self.classes.tolist(), self.shares, strict=True)
+        ]
+        return Summary("Class shares of new rows", ("class", "share", "from", "to"), rows)
+
+    def to_frame(self) -> Any:
+        """Give a DataFrame of pandas with one row per class: share, low and high."""
+        low, high = zip(*(share.interval for share in self.shares), strict=True)
+        columns = {"share": self.prior, "low": low, "high": high}
+        return data_frame(columns, self.classes, "class")
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the shares with their intervals, with matplotlib; return the axes."""
+        low, high = zip(*(share.interval for share in self.shares), strict=True)
+        return draw_intervals(self.classes.tolist(), self.prior, low, high, ax)
 
 
 def estimate_prior(

@@ -7,11 +7,13 @@ from typing import Any, Literal, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unbag.drawing import draw_shares
 from unbag.exceptions import RankError
 from unbag.ids import IdIndex, id_array, index_ids, match_ids, natural_ids
 from unbag.priors.errors import GivenErrors, ShareErrors
 from unbag.priors.frames import read_frame
 from unbag.priors.units import refuse_totals, tell_unit
+from unbag.summary import Shown, Summary, data_frame
 from unbag.validation import (
     as_float_array,
     check_choice,
@@ -33,7 +35,7 @@ _OLD_NAMES: dict[str, SharesOf] = {"iid": "population", "exact": "rows"}
 
 @final
 @dataclass(frozen=True, init=False, eq=False, repr=False, slots=True)
-class ClassPriors:
+class ClassPriors(Shown):
     """The M×K table Θ: row m holds the class shares θ_m of bag m and sums to 1.
 
     Immutable. Bags and classes are known by id, and matched by it strictly: 1, "1" and True are
@@ -303,6 +305,29 @@ class ClassPriors:
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         # Copies and pickles go through the constructor, which makes their arrays read-only too.
         return _again, (self.values, self.bag_ids, self.classes, self.errors, self.shares_of)
+
+    def summary(self) -> Summary:
+        """Give the shares in percent, and how well they tell the classes apart."""
+        title = f"Shares of {self.n_classes} classes in {self.n_bags} bags, in percent"
+        shares = [
+            (bag, *(f"{100 * share:.1f}" for share in row))
+            for bag, row in zip(self.bag_ids.tolist(), self.values, strict=True)
+        ]
+        apart = (
+            f"They tell all classes apart (condition number {self.condition_number:.2g})."
+            if self.rank == self.n_classes
+            else f"They cannot tell all classes apart: their rank is {self.rank}."
+        )
+        return Summary(title, ("bag", *map(str, self.classes.tolist())), shares, [apart])
+
+    def to_frame(self) -> Any:
+        """Give a DataFrame of pandas: one row per bag, one column per class."""
+        shares = dict(zip(self.classes.tolist(), self.values.T, strict=True))
+        return data_frame(shares, self.bag_ids, "bag")
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the shares with matplotlib, one bar per bag; return the axes."""
+        return draw_shares(self.values, self.bag_ids.tolist(), self.classes.tolist(), ax)
 
     def __repr__(self) -> str:
         return f"ClassPriors({self.n_bags} bags, {self.n_classes} classes)"

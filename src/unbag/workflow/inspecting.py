@@ -8,7 +8,7 @@ from typing import Any
 from unbag.inspection import Inspection
 from unbag.priors import SharesOf
 from unbag.validation import check_number
-from unbag.workflow.reading import inspect_rows, read_inputs
+from unbag.workflow.reading import inspect_rows, read_training_inputs
 from unbag.workflow.settings import check_intervals
 
 __all__ = ["InspectedFiles", "inspect_files"]
@@ -47,6 +47,7 @@ def inspect_files(
     priors: str | os.PathLike[str],
     columns: Sequence[str] | None = None,
     leave_out: Sequence[str] = (),
+    keep: Sequence[str] = (),
     images: str | os.PathLike[str] | None = None,
     shares_of: SharesOf | None = None,
     level: float = 0.95,
@@ -61,9 +62,8 @@ def inspect_files(
     """
     check_number("seed", seed, low=0, integer=True)
     told = check_intervals(shares_of, sampling, level)
-    inputs = read_inputs(
-        rows, bag, priors, columns, leave_out, images, shares_of=told, verbose=verbose
-    )
+    options = {"images": images, "shares_of": told, "verbose": verbose}
+    inputs = read_training_inputs(rows, bag, priors, columns, leave_out, keep, seed, **options)
     inspection = inspect_rows(inputs, seed, level=level)
     features = tuple(getattr(inputs.rows.encoding, "feature_names", ()))
     return InspectedFiles(inspection, features, inputs.notes)

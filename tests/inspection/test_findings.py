@@ -21,7 +21,7 @@ def test_the_report_reads_well():
         "exact",
         "  rows for ± 1 point       75,298, 7,530 to 30,119 per bag",
         "  if shares are 1% off     ± 0.68 points",
-        "  with the errors given    ± 2.5 points",
+        "  with the errors given    ± 2.4 points",
         "  - Even with all rows held out, the accuracy could be estimated to ± 8.7 points only. "
         "3 times as many rows, about 3,000, give ± 5 points. Bags whose shares differ more help "
         "as well.",

@@ -349,6 +349,17 @@ def test_little_memory_is_told(monkeypatch):
     assert "error: There is too little memory" in result.stderr
 
 
+@pytest.mark.parametrize("name", ["other.csv", "other.parquet"])
+def test_rows_from_standard_input(folder, name):
+    pa.csv.write_csv(pa.parquet.read_table("other.parquet"), "other.csv")
+    expected = done(f"predict model {name} --output a.csv")
+    given = (folder / name).read_bytes()
+    result = run("predict model - --output b.csv", input=given)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.replace("b.csv", "a.csv") == expected.stdout
+    assert (folder / "a.csv").read_text() == (folder / "b.csv").read_text()
+
+
 def test_what_is_told_and_logged(folder):
     told = "--log-file log.txt --verbose"
     result = done(f"fit {GIVEN} {SMALL} --output new {told}")

@@ -102,7 +102,7 @@ LogFile = option(Path | None, "Append all that is printed to a file, with the ti
 
 _ROWS = (
     "Files or folders of rows: Parquet, CSV, JSON lines, Feather or Excel; or one .npz file. "
-    "- reads CSV from standard input."
+    "- reads CSV or Parquet from standard input."
 )
 _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the help
     "rows": Annotated[list[Path], typer.Argument(metavar="ROWS", help=_ROWS)],

@@ -168,9 +168,12 @@ def test_every_option_of_inspect(folder):
 
 
 def test_the_option_that_shares_of_replaced(folder):
-    assert (folder / "rows.csv").is_file()
-    printed = as_json(f"inspect {GIVEN} --sampling exact")
-    assert printed == as_json(f"inspect {GIVEN} --shares-of rows")
+    assert (folder / "rows.parquet").is_file()
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", FutureWarning)
+        old = done(f"inspect {GIVEN} --sampling exact --json")
+    assert "sampling='exact' is replaced: use shares_of='rows'" in old.stderr
+    assert json.loads(old.stdout) == as_json(f"inspect {GIVEN} --shares-of rows")
 
 
 def test_json_has_no_infinite_numbers(folder):

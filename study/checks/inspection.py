@@ -2,7 +2,7 @@
 
 usage: python -m study.checks inspection [--repeats N]
 
-Prints the Markdown tables of docs/guide/inspect.md; about two minutes on one core.
+Prints the Markdown tables of docs/records/inspection.md; about two minutes on one core.
 """
 
 from collections.abc import Callable, Iterator

@@ -29,6 +29,7 @@ COMMANDS = {
     "tune": training.tune,
     "evaluate": using.evaluate,
     "predict": using.predict,
+    "show": using.show,
     "export": using.export,
 }
 GIVEN = "rows.parquet --bag district --priors shares.csv"
@@ -217,6 +218,20 @@ def test_every_option_of_predict(folder):
     assert pa.csv.read_csv("p.csv").column_names == ["id", "class", "p_yes", "p_no"]
     done("predict model other.parquet --key id --key age --no-probabilities --output q.parquet")
     assert pa.parquet.read_table("q.parquet").column_names == ["id", "age", "class"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_show():
+    shown = done("show model").stdout
+    assert "2 classes: 'yes', 'no'." in shown
+    assert "4 columns: age (number), income (number), city (category), member (boolean)." in shown
+    assert "Column id is not used: it" in shown
+    for question in ("How good is it?", "Can I trust it?", "What should I do next?"):
+        assert question in shown
+    assert as_json("show model")["columns"]["city"] == "category"
+    unbag.load_model("model").save("bare")
+    assert "It has no report" in done("show bare").stdout
+    assert run("show nothing").exit_code == 1
 
 
 def test_export(folder):

@@ -27,7 +27,7 @@ from torch import nn
 
 import unbag
 from unbag import UnbagClassifier, cross_val_predict
-from unbag.evaluation import label_free_accuracy
+from unbag.evaluation import Calibration, label_free_accuracy
 from unbag.exceptions import (
     InvalidInputError,
     MissingBagsWarning,
@@ -842,6 +842,15 @@ def test_rows_for_which_the_network_overflows_are_an_error_that_names_them(data)
     assert pickle.loads(pickle.dumps(NotFiniteError((1, 2)))).rows == (1, 2)
 
 
+def test_rows_that_a_calibration_takes_beyond_all_numbers_are_named(data):
+    X, ids, _ = data
+    clf = make(model="linear").fit(X, ids).calibrate(X, ids)
+    clf.calibration_ = Calibration(5e-324, clf.calibration_.biases)
+    for call in (clf.predict_proba, clf.predict):
+        with pytest.raises(NotFiniteError, match=r"finite numbers, got others for the rows 0, 1"):
+            call(X)
+
+
 @pytest.mark.parametrize(
     "change", [lambda x: x.to_sparse(), lambda x: x.to("meta"), lambda _: None]
 )
@@ -876,9 +885,9 @@ class TestRowsOfKnownBags:
 
     def test_bad_input(self, clf):
         clf, X = clf
-        with pytest.raises(unbag.UnbagError, match="prior must be left out where bag_ids are"):
+        with pytest.raises(ValueError, match="prior must be left out where bag_ids are"):
             clf.predict(X, prior=[0.5, 0.5], bag_ids=["a"] * 90)
-        with pytest.raises(unbag.UnbagError, match="bag_ids must be one for each of 90 rows"):
+        with pytest.raises(ValueError, match="bag_ids must be one for each of 90 rows"):
             clf.predict_proba(X, bag_ids=["a"])
-        with pytest.raises(unbag.UnbagError, match="'z'"):
+        with pytest.raises(ValueError, match="'z'"):
             clf.predict_proba(X, bag_ids=["z"] * 90)

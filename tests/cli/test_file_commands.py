@@ -66,6 +66,7 @@ def test_fit_shows_what_it_made(folder):
 def test_every_option_of_fit_reaches_the_model(folder):
     command = (
         f"fit {GIVEN} --output new --columns age --columns city --leave-out income "
+        "--keep age "
         "--method u-prr --test-prior no=0.6,yes=0.4 --set alpha=0.4 --set ascent_scale=2 "
         "--model mlp --depth 2 --width 8 --dropout 0.1 --epochs 3 --batch-size 50 "
         "--learning-rate 0.01 --weight-decay 0.001 --early-stopping --n-iter-no-change 5 "
@@ -141,7 +142,7 @@ def test_images_and_arrays(folder):
 def test_every_option_of_tune(folder):
     printed = as_json(
         f"tune {GIVEN} --output new --columns age --leave-out id --trials 2 --scoring likelihood "
-        "--method u-prr --set alpha=0.4 "
+        "--keep age --method u-prr --set alpha=0.4 "
         "--storage sqlite:///t.db --at-once 2 --test-prior yes=0.5,no=0.5 --model mlp --depth 2 "
         "--width 8 --epochs 2 --batch-size 60 --validation-share 0.3 --evaluation-share 0.3 "
         "--sampling exact --level 0.9 --precision float32 --title T --seed 1 --device cpu"
@@ -161,7 +162,7 @@ def test_every_option_of_inspect(folder):
     )
     assert printed["level"] == 0.9
     assert printed["features"][0] == "age"
-    assert "verdict: " in done(f"inspect {GIVEN} --leave-out age").stdout
+    assert "verdict: " in done(f"inspect {GIVEN} --leave-out age --keep city").stdout
     (folder / "c.toml").write_text("bag = 'district'\npriors = 'shares.csv'\n")
     assert "verdict: " in done("inspect rows.csv --config c.toml").stdout
 
@@ -340,6 +341,17 @@ def test_little_memory_is_told(monkeypatch):
     result = run("predict model rows.csv --output p.csv")
     assert result.exit_code == 1
     assert "error: There is too little memory" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["other.csv", "other.parquet"])
+def test_rows_from_standard_input(folder, name):
+    pa.csv.write_csv(pa.parquet.read_table("other.parquet"), "other.csv")
+    expected = done(f"predict model {name} --output a.csv")
+    given = (folder / name).read_bytes()
+    result = run("predict model - --output b.csv", input=given)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.replace("b.csv", "a.csv") == expected.stdout
+    assert (folder / "a.csv").read_text() == (folder / "b.csv").read_text()
 
 
 def test_what_is_told_and_logged(folder):

@@ -124,6 +124,7 @@ def _without_encoding(folder: Path) -> None:
 
     clf = load_model(folder / "model")
     clf.encoding_ = None
+    del clf.feature_names_in_  # those of columns, of which it knows nothing now
     clf.save(folder / "plain")
 
 
@@ -174,8 +175,8 @@ BAD_INPUTS = [
     BadInput(
         "rows",
         "a file of another kind",
-        FIT.replace("rows.parquet", "a.xlsx"),
-        text("a.xlsx", "PK"),
+        FIT.replace("rows.parquet", "a.ods"),
+        text("a.ods", "PK"),
     ),
     BadInput("rows", "a name without suffix", FIT.replace("rows.parquet", "a"), text("a", "1")),
     BadInput("rows", "text called Parquet", FIT, text("rows.parquet", "age,district\n1,north\n")),
@@ -285,8 +286,8 @@ BAD_INPUTS = [
     BadInput(
         "priors",
         "a file of another kind",
-        FIT.replace("shares.csv", "shares.xlsx"),
-        text("shares.xlsx", "PK"),
+        FIT.replace("shares.csv", "shares.ods"),
+        text("shares.ods", "PK"),
     ),
     BadInput(
         "priors",

@@ -102,7 +102,7 @@ LogFile = option(Path | None, "Append all that is printed to a file, with the ti
 
 _ROWS = (
     "Files or folders of rows: Parquet, CSV, JSON lines, Feather or Excel; or one .npz file. "
-    "- reads CSV from standard input."
+    "- reads CSV or Parquet from standard input."
 )
 _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the help
     "rows": Annotated[list[Path], typer.Argument(metavar="ROWS", help=_ROWS)],
@@ -114,6 +114,12 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
         list[str] | None, "Learn from this column; may be repeated.", "all", group=_DATA
     ),
     "leave_out": option(list[str], "Do not use this column; may be repeated.", False, group=_DATA),
+    "keep": option(
+        list[str],
+        "Use this column though it tells which bag a row is in; may be repeated.",
+        False,
+        group=_DATA,
+    ),
     "key": option(
         list[str], "Copy this column to the output; may be repeated.", "row number", group=_DATA
     ),

@@ -12,6 +12,7 @@ __all__ = [
     "common_type",
     "empty_as_null",
     "is_date",
+    "is_list_of_text",
     "is_missing",
     "is_text",
     "plain_type",
@@ -48,6 +49,12 @@ def as_plain(array: pa.Array) -> pa.Array:
 def is_text(dtype: pa.DataType) -> bool:
     """Whether the values are strings."""
     return dtype in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def is_list_of_text(dtype: pa.DataType) -> bool:
+    """Whether the values are lists of strings."""
+    is_list = pa.types.is_list(dtype) or pa.types.is_large_list(dtype)
+    return bool(is_list and is_text(dtype.value_type))
 
 
 def is_date(dtype: pa.DataType) -> bool:

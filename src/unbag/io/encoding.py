@@ -15,6 +15,7 @@ from unbag.io.columns import AnyColumn, Category, kind_of
 from unbag.io.frame_table import FrameTable
 from unbag.io.input_rows import Encoding, Progress
 from unbag.io.tables import Table, batch_rows_of
+from unbag.io.text import Text
 from unbag.validation import invalid, shorten
 
 __all__ = ["TableEncoding"]
@@ -36,7 +37,10 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
     true or false        1 or 0
     text                 1 or 0 for every frequent value (at least 10 rows, fewer in tables under
                          1,000 rows, and at least one row in a thousand; at most 100 values); one
-                         more feature for all other values
+                         more feature for all other values; where most rows have a rarer value,
+                         also the features of words
+    words                sentences, and lists of words: words and parts of words, hashed and
+                         reduced to at most 32 features (latent semantic analysis)
     date or time         days, standardised; sine and cosine of the year, the week and the day
                          where the rows span more than one of these and differ within it; in UTC
                          where there is a time zone
@@ -45,8 +49,8 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
     ===================  =========================================================================
 
     Left out, with a reason: columns of one value, whole numbers that only number the rows, text
-    that looks like ids or sentences, and types such as lists and bytes. Whole numbers that stand
-    for categories stay numbers; make them text to have them as categories.
+    that looks like ids, and types such as lists of numbers and bytes. Whole numbers that stand for
+    categories stay numbers; make them text to have them as categories.
 
     Parameters
     ----------
@@ -93,7 +97,10 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
 
     def __post_init__(self) -> None:
         """Refuse a column that is encoded twice, and too many features."""
-        parts = {(encoder.column, isinstance(encoder, Missing)) for encoder in self.encoders}
+        parts = {
+            (encoder.column, type(encoder) if isinstance(encoder, Missing | Text) else None)
+            for encoder in self.encoders
+        }
         if len(parts) < len(self.encoders):
             raise invalid("encoders", "of different columns", "a column more than once")
         if self.n_features > MAX_FEATURES:
@@ -112,7 +119,8 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
     @property
     def text_columns(self) -> tuple[str, ...]:
         """Names of the columns that hold text."""
-        return tuple(e.column for e in self.encoders if isinstance(e, Category))
+        names = (e.column for e in self.encoders if isinstance(e, Category | Text))
+        return tuple(dict.fromkeys(names))
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def read_rows(
     Parameters
     ----------
     paths
-        Parquet or CSV files or folders of them, as in :class:`TableFiles`; or one ``.npz`` file;
+        Files of a table or folders of them, as in :class:`TableFiles`; or one ``.npz`` file;
         or, with ``images``, the table that names the image files.
     bag
         The column (in ``.npz`` the array) of bag ids; every row must have one.

@@ -7,7 +7,7 @@ from typing import Any
 
 from unbag.inspection import Inspection
 from unbag.validation import check_number
-from unbag.workflow.reading import inspect_rows, read_inputs
+from unbag.workflow.reading import inspect_rows, read_training_inputs
 from unbag.workflow.settings import check_intervals
 
 __all__ = ["InspectedFiles", "inspect_files"]
@@ -46,6 +46,7 @@ def inspect_files(
     priors: str | os.PathLike[str],
     columns: Sequence[str] | None = None,
     leave_out: Sequence[str] = (),
+    keep: Sequence[str] = (),
     images: str | os.PathLike[str] | None = None,
     sampling: str = "iid",
     level: float = 0.95,
@@ -59,7 +60,9 @@ def inspect_files(
     """
     check_number("seed", seed, low=0, integer=True)
     check_intervals(sampling, level)
-    inputs = read_inputs(rows, bag, priors, columns, leave_out, images, verbose=verbose)
+    inputs = read_training_inputs(
+        rows, bag, priors, columns, leave_out, keep, seed, images=images, verbose=verbose
+    )
     inspection = inspect_rows(inputs, seed, sampling=sampling, level=level)
     features = tuple(getattr(inputs.rows.encoding, "feature_names", ()))
     return InspectedFiles(inspection, features, inputs.notes)

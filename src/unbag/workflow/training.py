@@ -33,7 +33,13 @@ from unbag.workflow.judging import (
     pages,
     write_report,
 )
-from unbag.workflow.reading import Inputs, inspect_rows, paths_of, read_inputs, shares_by_class
+from unbag.workflow.reading import (
+    Inputs,
+    inspect_rows,
+    paths_of,
+    read_training_inputs,
+    shares_by_class,
+)
 from unbag.workflow.settings import check_intervals, check_settings, check_shares, make_classifier
 from unbag.workflow.work import work_folder
 
@@ -110,6 +116,7 @@ def fit_files(
     output: str | os.PathLike[str],
     columns: Sequence[str] | None = None,
     leave_out: Sequence[str] = (),
+    keep: Sequence[str] = (),
     images: str | os.PathLike[str] | None = None,
     evaluation_share: float = 0.2,
     validation_share: float = 0.1,
@@ -140,6 +147,9 @@ def fit_files(
         Folder of the model.
     columns, leave_out : sequences of str
         Columns to learn from, by default all that can be encoded; and columns not to use.
+    keep : sequence of str
+        Columns to use though they tell which bag a row is in, such as a date where bags are days;
+        others are left out by default, with a note.
     images : path, optional
         Folder of the images.
     evaluation_share : float, default=0.2
@@ -200,6 +210,7 @@ def tune_files(
     output: str | os.PathLike[str],
     columns: Sequence[str] | None = None,
     leave_out: Sequence[str] = (),
+    keep: Sequence[str] = (),
     images: str | os.PathLike[str] | None = None,
     trials: int = 32,
     scoring: str = "likelihood",
@@ -318,10 +329,10 @@ class _Run:
 def _run(arguments: Mapping[str, Any]) -> Iterator[_Run]:
     """Hold the folder of a run, and read and inspect its rows and priors."""
     config = to_toml(_named(arguments))
-    read = {name: arguments[name] for name in ("rows", "bag", "priors", "columns", "leave_out")}
-    read |= {name: arguments[name] for name in ("images", "verbose")}
+    names = ("rows", "bag", "priors", "columns", "leave_out", "keep", "seed", "images", "verbose")
+    read = {name: arguments[name] for name in names}
     with work_folder(Path(arguments["output"]), config, overwrite=arguments["overwrite"]) as work:
-        inputs = read_inputs(**read, cache=work / "rows")
+        inputs = read_training_inputs(**read, cache=work / "rows")
         intervals = {name: arguments[name] for name in ("sampling", "level")}
         inspection = inspect_rows(inputs, arguments["seed"], **intervals)
         yield _Run(arguments, config, work, inputs, inspection)
@@ -369,7 +380,7 @@ def _named(arguments: Mapping[str, Any]) -> dict[str, Any]:
     options: dict[str, Any] = {k: v for k, v in arguments.items() if k not in unnamed}
     options |= arguments["options"]
     options["rows"] = [str(path) for path in paths_of(options["rows"])]
-    options["leave_out"] = list(options["leave_out"])
+    options |= {name: list(options[name]) for name in ("leave_out", "keep")}
     options[SET] = options.pop(METHOD_SETTINGS, None) or None
     if isinstance(options.get("test_prior"), Mapping):
         shares = options["test_prior"].items()

@@ -36,6 +36,7 @@ def test_features_of_a_column_are_shuffled_together(table):
     chances = clf.predict_proba(table)
     expected = unbag.bag_log_loss(chances, IDS, priors=SHARES, output_prior=clf.test_prior_)
     assert found.loss == pytest.approx(expected)
+    assert found.gain == pytest.approx(np.log(2) - expected)  # two bags of one size
 
 
 def test_increase_is_that_of_shuffled_rows(table):

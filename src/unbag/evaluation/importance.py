@@ -11,7 +11,6 @@ from unbag.bags import Bags
 from unbag.drawing import axes_for
 from unbag.evaluation.likelihood import bag_log_loss
 from unbag.plain import to_plain
-from unbag.priors import ClassPriors
 from unbag.rows import check_rows
 from unbag.summary import Shown, Summary, data_frame
 from unbag.validation import as_generator, check_number, invalid, is_table, reads_tables
@@ -37,6 +36,9 @@ class Importances(Shown):
         Standard deviation of the increase between shuffles.
     loss : float
         Bag log-loss of the rows as they are.
+    gain : float
+        How much smaller that is than where every row has the same probabilities: what all columns
+        together tell.
     n_rows, n_repeats : int
     """
 
@@ -44,6 +46,7 @@ class Importances(Shown):
     increase: _Floats
     deviation: _Floats
     loss: float
+    gain: float
     n_rows: int
     n_repeats: int
 
@@ -119,9 +122,9 @@ def permutation_importance(
     if isinstance(X, Bags):
         if bag_ids is not None:
             raise invalid("bag_ids", "left out where X is Bags, which hold them", "both")
-        X, bag_ids, names = X.X, X.bag_ids, X.feature_names
+        X, bag_ids, names, table = X.X, X.bag_ids, X.feature_names, X.priors
     else:
-        names = None
+        names, table = None, estimator.priors_
     encoding: Any = getattr(estimator, "encoding_", None)
     if reads_tables(encoding):
         rows = np.asarray(encoding.transform(X) if is_table(X) else X)
@@ -134,7 +137,6 @@ def permutation_importance(
     labels = [f"column {j}" for j in range(rows.shape[1])] if names is None else list(names)
     columns = list(dict.fromkeys(labels))
     places = [np.flatnonzero(np.array(labels, dtype=object) == column) for column in columns]
-    table: ClassPriors = estimator.priors_
     prior = estimator.test_prior_
 
     def losses(copies: NDArray[Any]) -> _Floats:
@@ -163,6 +165,7 @@ def permutation_importance(
         increases.mean(1)[order],
         increases.std(1)[order],
         loss,
+        bag_log_loss(np.tile(prior, (len(rows), 1)), bag_ids, priors=table) - loss,
         len(rows),
         n_repeats,
     )

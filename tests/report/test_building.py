@@ -35,6 +35,7 @@ def test_what_is_not_known_is_none(run):
         "confusion",
         "drift",
         "bag_shares",
+        "columns",
         "inspection",
         "data",
     ]

@@ -172,6 +172,7 @@ def test_intervals_of_confusion_cells_cover(run):
             training_bag_ids=None,
             watched=None,
             reliability=None,
+            importances=None,
             data=None,
             warnings=[],
             date=DATE,

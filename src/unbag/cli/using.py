@@ -81,6 +81,7 @@ def predict(**options: Any) -> None:
         if options["as_json"]:
             print_json(result.to_dict())
             return
+        print_notes((), result.warnings)
         before = f", {result.rows_before:,} of them by an earlier run" if result.rows_before else ""
         say(f"Predicted {result.rows:,} rows{before}. Rows predicted as each class:")
         for name, share in result.shares.items():

@@ -21,6 +21,7 @@ from unbag.io.column import (
 from unbag.io.column_types import is_date, is_list_of_text, is_missing, is_text, quantity_of
 from unbag.io.numeric import Date, Number
 from unbag.io.text import Text, TextSample
+from unbag.io.text_dates import learn_text
 from unbag.validation import invalid
 
 __all__ = ["AnyColumn", "Boolean", "Category", "Missing", "kind_of"]
@@ -149,6 +150,15 @@ class Category(Column, frozen=True, tag="category"):
         out[rows, positions[rows]] = 1
 
 
+class TextColumn(Column, frozen=True):
+    """Text, which may be dates; what it is decides what it becomes."""
+
+    @classmethod
+    def learn(cls, fit: "ColumnFit") -> Learning:
+        """Learn dates or categories."""
+        return (yield from learn_text(fit, Category.learn))
+
+
 AnyColumn: TypeAlias = Number | Boolean | Category | Date | Missing | Text
 
 
@@ -159,7 +169,7 @@ def kind_of(dtype: pa.DataType) -> type[Column] | None:
     if is_date(dtype):
         return Date
     if is_text(dtype):
-        return Category
+        return TextColumn
     if is_list_of_text(dtype):
         return Text
     return Boolean if pa.types.is_boolean(dtype) else None

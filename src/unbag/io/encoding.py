@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from unbag.io.column import ColumnFit, Missing
 from unbag.io.column_types import as_plain, empty_as_null, plain_type
 from unbag.io.columns import AnyColumn, Category, kind_of
+from unbag.io.drift import Drift, Seen
 from unbag.io.frame_table import FrameTable
 from unbag.io.input_rows import Encoding, Progress
 from unbag.io.tables import Table, batch_rows_of
@@ -43,7 +44,8 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
                          reduced to at most 32 features (latent semantic analysis)
     date or time         days, standardised; sine and cosine of the year, the week and the day
                          where the rows span more than one of these and differ within it; in UTC
-                         where there is a time zone
+                         where there is a time zone. Text that is written as dates throughout
+                         (2024-01-31, 31.01.2024, 31/01/2024, 01/31/2024, ...) counts as dates
     missing values       the mean (0 for text), and an indicator feature that marks them, if any
                          were missing in training; an empty text is missing
     ===================  =========================================================================
@@ -60,6 +62,10 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
         Columns that are not encoded, with the reason.
     notes
         What a user should know, one sentence each.
+    format
+        Of what JSON keeps.
+    seen
+        What the columns held in training, so that other rows can be compared with it.
 
     Attributes
     ----------
@@ -94,6 +100,9 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
     )
     notes: Annotated[tuple[str, ...], msgspec.Meta(max_length=2 * MAX_FEATURES)] = ()
     format: Literal[1] = 1
+    seen: Annotated[dict[str, Seen], msgspec.Meta(max_length=MAX_FEATURES)] = msgspec.field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         """Refuse a column that is encoded twice, and too many features."""
@@ -191,20 +200,24 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
             raise invalid("the table", "one with a column to learn from", f"none ({reasons[:500]})")
         return cls(tuple(encoders), left_out, tuple(notes))
 
-    def transform(self, rows: Any) -> NDArray[np.float32]:
+    def transform(self, rows: Any, drift: Drift | None = None) -> NDArray[np.float32]:
         """Encode rows of a record batch or of any table. Shape (n, d), float32, all finite.
 
         The table needs the columns of the training table that are in use, of types that convert
         without loss (whole numbers to floats, dictionaries to text); others are ignored. A value
         may be missing where none was in training: it takes the mean, and no feature marks it.
+        ``drift`` takes in what the columns hold.
         """
         if not isinstance(rows, pa.RecordBatch):
             table = FrameTable(rows)
             self.check_schema(table.schema)
-            return np.concatenate([*map(self.transform, table.batches(self.columns))])
+            batches = table.batches(self.columns)
+            return np.concatenate([self.transform(batch, drift) for batch in batches])
         batch = rows
         self.check_schema(batch.schema)
         arrays = self._arrays(batch)
+        if drift is not None:
+            drift.update(arrays)
         X = np.empty((len(batch), self.n_features), dtype=np.float32)
         for start in range(0, len(batch), CHUNK):
             part = X[start : start + CHUNK]
@@ -214,6 +227,12 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
                 encoder.write(arrays[encoder.column].slice(start, CHUNK), part[:, feature:stop])
                 feature = stop
         return X
+
+    def compare(self, rows: Any) -> tuple[str, ...]:
+        """Say where the rows of a table differ from those of training, one sentence each."""
+        drift = Drift(self)
+        self.transform(rows, drift)
+        return drift.messages()
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Refuse a table that lacks a column, or has one of another kind than in training."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from unbag.estimator import UnbagClassifier
 from unbag.exceptions import NotFiniteError
 from unbag.files import is_real_folder
-from unbag.io import TableEncoding, TableFiles, read_rows
+from unbag.io import Drift, TableEncoding, TableFiles, read_rows
 from unbag.io.tables import batch_rows_of
 from unbag.plain import to_plain
 from unbag.progress import RowProgress
@@ -48,12 +48,16 @@ class PredictedFile:
         Rows in it, and how many of them an earlier run that was stopped had done.
     shares : dict
         Share of the rows predicted as each class.
+    warnings : tuple of str
+        Where the rows differ from those of training, one sentence each; of an earlier run that was
+        stopped, these were told then or never.
     """
 
     output: Path
     rows: int
     rows_before: int
     shares: dict[str, float]
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON."""
@@ -127,9 +131,9 @@ def predict_files(
                 parts.discard()
             raise
     shares = (parts.counts / max(1, parts.rows)).tolist()
-    return PredictedFile(
-        target, parts.rows, before, dict(zip(map(str, clf.classes_), shares, strict=True))
-    )
+    by_class = dict(zip(map(str, clf.classes_), shares, strict=True))
+    warnings = () if source.drift is None else source.drift.messages()
+    return PredictedFile(target, parts.rows, before, by_class, warnings)
 
 
 def _write(
@@ -214,6 +218,8 @@ class _Source:
         Names and types of the columns that name rows.
     blocks
         Gives blocks from a row on, the same blocks wherever an earlier run was stopped.
+    drift
+        Compares them with the rows of training, where these came from a table.
     """
 
     files: tuple[Path, ...]
@@ -221,6 +227,7 @@ class _Source:
     n_rows: int
     keys: pa.Schema
     blocks: Callable[[int], _Blocks]
+    drift: Drift | None = None
 
 
 def _source(
@@ -264,15 +271,20 @@ def _table_source(encoding: TableEncoding, paths: list[Path], key: list[str]) ->
     encoding.check_schema(table.schema)
     names = list(dict.fromkeys([*encoding.columns, *key]))
     size = min(_BATCH_ROWS, batch_rows_of(max(len(names), encoding.n_features)))
+    drift = Drift(encoding)
 
     def blocks(skip: int) -> _Blocks:
         for block in _rebatched(table.batches(names, batch_rows=size, skip_rows=skip), size):
             numbers = pa.array(np.arange(skip, skip + len(block)))
-            yield [block.column(name) for name in key] or [numbers], encoding.transform(block)
+            yield (
+                [block.column(name) for name in key] or [numbers],
+                encoding.transform(block, drift),
+            )
             skip += len(block)
 
     keys = [table.schema.field(name) for name in key] or [pa.field(_ROW, pa.int64())]
-    return _Source(table.files, table.fingerprint(), table.n_rows, pa.schema(keys), blocks)
+    schema = pa.schema(keys)
+    return _Source(table.files, table.fingerprint(), table.n_rows, schema, blocks, drift)
 
 
 def _rebatched(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:

@@ -27,7 +27,7 @@ from torch import nn
 
 import unbag
 from unbag import UnbagClassifier, cross_val_predict
-from unbag.evaluation import label_free_accuracy
+from unbag.evaluation import Calibration, label_free_accuracy
 from unbag.exceptions import (
     InvalidInputError,
     MissingBagsWarning,
@@ -840,6 +840,15 @@ def test_rows_for_which_the_network_overflows_are_an_error_that_names_them(data)
             call(far)
     assert np.isfinite(clf.predict_proba(np.delete(far, [3, 40], 0))).all()
     assert pickle.loads(pickle.dumps(NotFiniteError((1, 2)))).rows == (1, 2)
+
+
+def test_rows_that_a_calibration_takes_beyond_all_numbers_are_named(data):
+    X, ids, _ = data
+    clf = make(model="linear").fit(X, ids).calibrate(X, ids)
+    clf.calibration_ = Calibration(5e-324, clf.calibration_.biases)
+    for call in (clf.predict_proba, clf.predict):
+        with pytest.raises(NotFiniteError, match=r"finite numbers, got others for the rows 0, 1"):
+            call(X)
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def running(options: Mapping[str, Any], stopped: str = "Stopped.") -> Iterator[N
 def say(text: str = "") -> None:
     """Print text on standard output; signs that would steer the terminal are shown as codes."""
     _PRINTED.info(text)
-    encoding = sys.stdout.encoding or "utf-8"
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # none where it is closed
     typer.echo(_harmless(text).encode(encoding, "backslashreplace").decode(encoding))
 
 

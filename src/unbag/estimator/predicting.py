@@ -140,9 +140,7 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
             pieces = torch.split(rows, _CPU_ROWS if device.type == "cpu" else len(rows))
             with torch.no_grad():
                 logits = torch.cat([module(piece) for piece in pieces]).double().cpu()
-            finite = torch.isfinite(logits).all(-1).numpy()
-            if not finite.all():
-                raise NotFiniteError(tuple((start + np.flatnonzero(~finite)).tolist()))
+            _check_finite(torch.isfinite(logits).all(-1).numpy(), start)
             start += len(part)
             yield np.asarray(torch.log_softmax(logits, -1).numpy())
 
@@ -157,10 +155,21 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
             allowed = "zero for classes of which the model has seen nothing"
             raise invalid("prior", allowed, f"more for {shorten(self.classes_[unseen])}")
         shift = prior_shift(new, self.output_prior_)
+        start = 0
         for log_odds in self._log_softmax(X):
-            if self.calibration_ is not None:
-                log_odds = self.calibration_.apply(log_odds)
-            yield np.asarray(log_odds + shift, dtype=np.float64)
+            with np.errstate(over="ignore", invalid="ignore"):
+                if self.calibration_ is not None:
+                    log_odds = self.calibration_.apply(log_odds)
+                log_odds = np.asarray(log_odds + shift, dtype=np.float64)
+            _check_finite(np.isfinite(log_odds.max(-1)), start)  # one class at least
+            start += len(log_odds)
+            yield log_odds
+
+
+def _check_finite(finite: NDArray[np.bool_], start: int) -> None:
+    """Refuse rows without finite numbers; ``start`` is the number of the first."""
+    if not finite.all():
+        raise NotFiniteError(tuple((start + np.flatnonzero(~finite)).tolist()))
 
 
 def _join(X: Any, parts: Iterator[NDArray[Any]]) -> NDArray[Any]:

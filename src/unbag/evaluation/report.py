@@ -13,7 +13,9 @@ from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.misfit import Misfit
 from unbag.evaluation.probabilities import ProbabilityMetrics
 from unbag.plain import to_plain
+from unbag.priors import SharesOf
 from unbag.summary import Shown, Summary, data_frame
+from unbag.validation import warn_replaced
 
 __all__ = ["SHOWN_MOVE", "Evaluation"]
 
@@ -50,7 +52,9 @@ class Evaluation(Shown):
     n_rows, n_bags : int
         Rows evaluated, and the bags they are in.
     level : float
-    sampling, inverse : str
+    shares_of : {"rows", "population"}
+        What the shares were taken to be of.
+    inverse : str
     held_out_share : array of shape (M,) or None
         The share of each bag that was evaluated, where one was given.
     design_effect : float
@@ -89,7 +93,7 @@ class Evaluation(Shown):
     n_rows: int
     n_bags: int
     level: float
-    sampling: str
+    shares_of: SharesOf
     inverse: str
     held_out_share: _Floats | None = None
     design_effect: float = 1.0
@@ -98,6 +102,12 @@ class Evaluation(Shown):
     trustworthy: bool = True
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def sampling(self) -> str:
+        """Old name of ``shares_of``: "exact" for "rows", "iid" for "population"."""
+        warn_replaced("Evaluation.sampling", "Evaluation.shares_of")
+        return "exact" if self.shares_of == "rows" else "iid"
 
     @property
     def interval(self) -> tuple[float, float]:

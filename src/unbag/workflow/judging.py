@@ -24,7 +24,7 @@ from unbag.exceptions import InvalidInputError, RankError, UnbagWarning
 from unbag.files import write_together
 from unbag.inspection import Inspection, trivial_model
 from unbag.io import read_priors
-from unbag.priors import ClassPriors
+from unbag.priors import ClassPriors, SharesOf
 from unbag.report import ModelVerdict, build_report, judge_model, render_html
 from unbag.validation import invalid, reads_tables, shorten
 from unbag.workflow.config import CONFIG, load_toml
@@ -92,12 +92,13 @@ def evaluate_files(
     priors: str | os.PathLike[str] | None = None,
     images: str | os.PathLike[str] | None = None,
     report: str | os.PathLike[str] | None = None,
-    sampling: str = "iid",
+    shares_of: SharesOf | None = None,
     level: float = 0.95,
     title: str | None = None,
     device: str = "auto",
     overwrite: bool = False,
     verbose: bool = False,
+    sampling: str | None = None,
 ) -> EvaluatedModel:
     """Evaluate a saved model without labels on other rows of bags, and write a report if asked.
 
@@ -116,20 +117,25 @@ def evaluate_files(
     report : path, optional
         The page to write, such as ``evaluation.html``; by default none. A JSON file beside it has
         the same content.
-    sampling, level
-        As in :func:`unbag.evaluate_predictions`.
+    shares_of, level
+        As in :func:`unbag.evaluate_predictions`. By default the first is as the file of priors
+        says; shares of training are a population's for other rows.
     title : str, optional
         Of the report.
     device : str, default="auto"
     overwrite : bool, default=False
         Replace a report that is there.
     verbose : bool, default=False
+    sampling : optional
+        Replaced by ``shares_of``.
 
     Returns
     -------
     EvaluatedModel
     """
-    check_intervals(sampling, level)
+    told = check_intervals(shares_of, sampling, level)
+    if told is None and priors is None:
+        told = "population"
     clf = load_for_files(model, device)
     with _held(None if report is None else Path(report), overwrite) as page:
         bag = bag_column(model) if bag is None else bag
@@ -140,11 +146,10 @@ def evaluate_files(
             table, notes = _in_order_of(clf, file.priors), file.notes
             clf.priors = table
         options: dict[str, Any] = {"images": images, "encoding": clf.encoding_, "verbose": verbose}
+        options["shares_of"] = told
         inputs = read_inputs(rows, bag, table, **options)
-        inspection = inspect_rows(inputs, 0, sampling=sampling, level=level)
-        judgement = judge(
-            clf, inputs, inspection, inputs.bags(), title=title, sampling=sampling, level=level
-        )
+        inspection = inspect_rows(inputs, 0, level=level)
+        judgement = judge(clf, inputs, inspection, inputs.bags(), title=title, level=level)
         if judgement.evaluation is None:  # the reason stands last
             raise InvalidInputError(judgement.warnings[-1])
         if page is not None:
@@ -203,7 +208,6 @@ def judge(
     watched: Evaluation | None = None,
     *,
     title: str | None,
-    sampling: str,
     level: float,
 ) -> Judgement:
     """Evaluate a model on rows that it was not trained on, and make the content of its report.
@@ -218,7 +222,7 @@ def judge(
         Rows that it was trained on.
     watched : Evaluation, optional
         Of the rows of the error curve.
-    title, sampling, level
+    title, level
         As in :func:`evaluate_files`.
     """
     evaluation, reliability, predicted = None, None, None
@@ -232,7 +236,7 @@ def judge(
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UnbagWarning)
-                evaluation = evaluate(clf, untouched, sampling=sampling, level=level)
+                evaluation = evaluate(clf, untouched, level=level)
             found += evaluation.warnings
             for warning in caught:
                 if issubclass(warning.category, UnbagWarning):
@@ -284,9 +288,7 @@ def _importances(clf: UnbagClassifier, untouched: Bags) -> Importances | None:
     return permutation_importance(clf, untouched.take(few), n_repeats=_SHUFFLES)
 
 
-def evaluate_watched(
-    clf: UnbagClassifier, validation: Bags, *, sampling: str, level: float
-) -> Evaluation:
+def evaluate_watched(clf: UnbagClassifier, validation: Bags, *, level: float) -> Evaluation:
     """Evaluate a model on the rows of its error curve, by the formula of the curve."""
     with warnings.catch_warnings():
         warnings.simplefilter(
@@ -296,7 +298,6 @@ def evaluate_watched(
             clf,
             validation,
             test_prior=clf.test_prior_,
-            sampling=sampling,
             level=level,
         )
 

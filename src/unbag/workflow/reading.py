@@ -15,7 +15,7 @@ from unbag.estimator import UnbagClassifier, load_model
 from unbag.inspection import Inspection, inspect
 from unbag.inspection.alike import RowSample
 from unbag.io import InputRows, TableEncoding, TableFiles, match_bags, read_priors, read_rows
-from unbag.priors import ClassPriors
+from unbag.priors import ClassPriors, SharesOf
 from unbag.progress import RowProgress
 from unbag.training import resolve_device
 from unbag.validation import invalid, shorten
@@ -84,6 +84,7 @@ def read_inputs(
     leave_out: Sequence[str] = (),
     images: str | os.PathLike[str] | None = None,
     *,
+    shares_of: SharesOf | None = None,
     verbose: bool = False,
     **options: Any,
 ) -> Inputs:
@@ -97,6 +98,8 @@ def read_inputs(
     priors : path or ClassPriors
     columns, leave_out, images
         As in :func:`unbag.io.read_rows`.
+    shares_of : {"rows", "population"}, optional
+        What the shares are of, where the priors do not say it or say something else.
     verbose : bool
         Show progress.
     **options
@@ -120,7 +123,7 @@ def read_inputs(
         read = read_rows(paths, bag=bag, progress=progress, **options)
     assert read.bag_ids is not None
     notes += (*read.notes, *match_bags(read.bag_ids, priors))
-    return Inputs(read, priors, tuple(files), notes)
+    return Inputs(read, priors.with_errors(shares_of=shares_of), tuple(files), notes)
 
 
 def read_training_inputs(

@@ -32,7 +32,7 @@ def headline(sources: Sources) -> Part | None:
         "held_out_rows": evaluation.n_rows,
         "held_out_bags": evaluation.n_bags,
         "level": evaluation.level,
-        "sampling": evaluation.sampling,
+        "shares_of": evaluation.shares_of,
         "accuracy": accuracy,
         "balanced_accuracy": share_part(evaluation.balanced_accuracy, evaluation.level),
         "macro_f1": share_part(evaluation.macro_f1, evaluation.level),
@@ -86,13 +86,13 @@ def _cell_intervals(
     counts = sources.held_out_rows
     if counts is None or sources.predicted is None or evaluation.inverse == "least-variance":
         return None, None
-    present = sources.priors.subset(counts > 0)
+    present = sources.priors.subset(counts > 0).with_errors(shares_of=evaluation.shares_of)
     n = counts[counts > 0].astype(np.float64)
     inverse = LeftInverse(present, n, evaluation.inverse).matrix  # (K, M)
     columns = evaluation.projected["confusion"].T  # (K, K): row k is column k of C
     share = evaluation.held_out_share
     share = None if share is None else share[counts > 0]
-    sample = BagSample.of(present, n, evaluation.sampling, share)
+    sample = BagSample.of(present, n, share)
     spread = sample.share_variance(columns)  # (K, M)
     if evaluation.misfit is not None:
         drift = evaluation.misfit.allowance(evaluation.level)

@@ -19,11 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import nnls
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
 
+from unbag.drawing import draw_intervals
 from unbag.evaluation.core import Core
 from unbag.evaluation.estimate import Estimate
+from unbag.evaluation.groups import column_of, read_groups
 from unbag.evaluation.variances import BagSample
 from unbag.priors import ClassPriors
+from unbag.summary import Shown, Summary, data_frame
 from unbag.validation import check_choice, check_number, invalid, warn_replaced
 
 __all__ = ["PriorEstimate", "estimate_prior"]
@@ -34,7 +39,7 @@ _SMALLEST, _RIDGE = 1e-12, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class PriorEstimate:
+class PriorEstimate(Shown):
     """Class shares of a set of rows.
 
     Attributes
@@ -53,6 +58,25 @@ class PriorEstimate:
         """(K,) shares, to be used as ``predict(X, prior=...)``."""
         return np.array([float(share) for share in self.shares])
 
+    def summary(self) -> Summary:
+        """Give the shares with their intervals."""
+        rows = [
+            (label, f"{share:.2%}", f"{share.low:.2%}", f"{share.high:.2%}")
+            for label, share in zip(self.classes.tolist(), self.shares, strict=True)
+        ]
+        return Summary("Class shares of new rows", ("class", "share", "from", "to"), rows)
+
+    def to_frame(self) -> Any:
+        """Give a DataFrame of pandas with one row per class: share, low and high."""
+        low, high = zip(*(share.interval for share in self.shares), strict=True)
+        columns = {"share": self.prior, "low": low, "high": high}
+        return data_frame(columns, self.classes, "class")
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the shares with their intervals, with matplotlib; return the axes."""
+        low, high = zip(*(share.interval for share in self.shares), strict=True)
+        return draw_intervals(self.classes.tolist(), self.prior, low, high, ax)
+
 
 def estimate_prior(
     estimator: Any,
@@ -64,7 +88,8 @@ def estimate_prior(
     level: float = 0.95,
     n_bootstrap: int | None = None,
     random_state: Any = None,
-) -> PriorEstimate:
+    by: Any = None,
+) -> Any:
     """Estimate the class shares of rows that come from elsewhere, where only the shares differ.
 
     - ``"confusion"``: the shares of the predictions on the target are those of its classes, mixed
@@ -87,11 +112,24 @@ def estimate_prior(
     level : float, default=0.95
     n_bootstrap, random_state : optional
         Needed no more: intervals are found without resampling.
+    by : array of shape (n,) or str, optional
+        A group of every row of the target, or the name of a column of it.
 
     Returns
     -------
-    PriorEstimate
+    PriorEstimate, or with ``by`` a dict of them by group
+        The intervals of groups hold for all of them at once (Bonferroni).
     """
+    if by is not None:
+        groups, codes = read_groups(column_of(X_target, by), _num_samples(X_target))
+        options = {"X": X, "bag_ids": bag_ids, "method": method}
+        options["level"] = 1 - (1 - level) / len(groups)
+        return {
+            group: estimate_prior(
+                estimator, _safe_indexing(X_target, np.flatnonzero(codes == g)), **options
+            )
+            for g, group in enumerate(groups)
+        }
     check_choice("method", method, ("auto", "confusion", "em"))
     check_number("level", level, low=0, high=1, low_open=True, high_open=True)
     if n_bootstrap is not None or random_state is not None:

@@ -13,17 +13,23 @@ import numpy as np
 
 from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier
-from unbag.evaluation import Evaluation, evaluate, reliability_diagram
+from unbag.evaluation import (
+    Evaluation,
+    Importances,
+    evaluate,
+    permutation_importance,
+    reliability_diagram,
+)
 from unbag.exceptions import InvalidInputError, RankError, UnbagWarning
 from unbag.files import write_together
 from unbag.inspection import Inspection, trivial_model
 from unbag.io import read_priors
 from unbag.priors import ClassPriors, SharesOf
 from unbag.report import ModelVerdict, build_report, judge_model, render_html
-from unbag.validation import invalid, shorten
+from unbag.validation import invalid, reads_tables, shorten
 from unbag.workflow.config import CONFIG, load_toml
 from unbag.workflow.outputs import check_free, hidden_folder, hold
-from unbag.workflow.reading import Inputs, inspect_rows, load_for_files, read_inputs
+from unbag.workflow.reading import Inputs, inspect_rows, load_for_files, read_inputs, text_column
 from unbag.workflow.settings import check_intervals
 
 __all__ = [
@@ -43,6 +49,7 @@ __all__ = [
 REPORT, INSPECTION, EVALUATION = "report.html", "inspection.json", "evaluation.json"
 _SHOWN_FEATURES = 500
 _SHOWN_NOTES = 100
+_ROWS_SHUFFLED, _SHUFFLES, _MOST_SHUFFLED = 500, 2, 100  # rows, times and columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +90,7 @@ def evaluate_files(
     *,
     bag: str | None = None,
     priors: str | os.PathLike[str] | None = None,
+    by: str | None = None,
     images: str | os.PathLike[str] | None = None,
     report: str | os.PathLike[str] | None = None,
     shares_of: SharesOf | None = None,
@@ -105,6 +113,8 @@ def evaluate_files(
         Column of bag ids; by default that of training.
     priors : path, optional
         Class shares of the bags; by default those of training.
+    by : str, optional
+        A column of groups: accuracy, recall and shares of each are estimated too.
     images : path, optional
         Folder of the images that the table in ``rows`` names.
     report : path, optional
@@ -142,7 +152,10 @@ def evaluate_files(
         options["shares_of"] = told
         inputs = read_inputs(rows, bag, table, **options)
         inspection = inspect_rows(inputs, 0, level=level)
-        judgement = judge(clf, inputs, inspection, inputs.bags(), title=title, level=level)
+        groups = None if by is None else text_column(rows, by)
+        judgement = judge(
+            clf, inputs, inspection, inputs.bags(), title=title, level=level, by=groups
+        )
         if judgement.evaluation is None:  # the reason stands last
             raise InvalidInputError(judgement.warnings[-1])
         if page is not None:
@@ -202,6 +215,7 @@ def judge(
     *,
     title: str | None,
     level: float,
+    by: Any = None,
 ) -> Judgement:
     """Evaluate a model on rows that it was not trained on, and make the content of its report.
 
@@ -217,6 +231,8 @@ def judge(
         Of the rows of the error curve.
     title, level
         As in :func:`evaluate_files`.
+    by : array, optional
+        Group of every row that is evaluated.
     """
     evaluation, reliability, predicted = None, None, None
     found: list[str] = []
@@ -229,7 +245,7 @@ def judge(
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UnbagWarning)
-                evaluation = evaluate(clf, untouched, level=level)
+                evaluation = evaluate(clf, untouched, level=level, by=by)
             found += evaluation.warnings
             for warning in caught:
                 if issubclass(warning.category, UnbagWarning):
@@ -263,12 +279,22 @@ def judge(
         training_bag_ids=None if train is None else train.bag_ids,
         watched=watched,
         reliability=reliability,
+        importances=None if untouched is None else _importances(clf, untouched),
         data=data,
         warnings=found,
         title=title,
     )
     verdict = judge_model(evaluation, inspection, found)
     return Judgement(evaluation, tuple(found), verdict, content)
+
+
+def _importances(clf: UnbagClassifier, untouched: Bags) -> Importances | None:
+    """Measure how much the columns of a table matter, in some of its rows; None for images."""
+    encoding = clf.encoding_
+    if not reads_tables(encoding) or len(encoding.columns) > _MOST_SHUFFLED:
+        return None
+    few = np.linspace(0, untouched.n_rows - 1, min(_ROWS_SHUFFLED, untouched.n_rows)).astype(int)
+    return permutation_importance(clf, untouched.take(few), n_repeats=_SHUFFLES)
 
 
 def evaluate_watched(clf: UnbagClassifier, validation: Bags, *, level: float) -> Evaluation:

@@ -25,9 +25,9 @@ def encoding():
     return encode_frame(rows(900, 0).assign(bag=["a", "b"] * 450), bag="bag").encoding
 
 
-@pytest.mark.parametrize("n", [1, 5, 50, 2000])
-def test_rows_like_those_of_training_are_rarely_said_to_differ(encoding, n):
-    assert sum(bool(encoding.compare(rows(n, 1 + seed))) for seed in range(60)) <= 2
+@pytest.mark.parametrize("n", [1, 5, 50, 900, 2000])
+def test_rows_like_those_of_training_are_not_said_to_differ(encoding, n):
+    assert not any(encoding.compare(rows(n, 1 + seed)) for seed in range(60))
 
 
 def test_differences_are_named_with_their_size(encoding):

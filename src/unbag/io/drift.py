@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from scipy import stats
 
 from unbag.io.column_types import as_days, as_numbers, is_missing
 from unbag.io.columns import Category
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Drift", "Seen"]
 
-_LEAST, _SURE = 0.01, 4.0  # a difference of one point, and of four standard errors
+_LEAST = 0.01  # smallest difference of shares that is told
+_CHANCE = 1e-4  # of a difference that is told all the same where there is none
 _MOST_DAYS = 3e6  # up to the year 9999 or so
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -96,7 +98,7 @@ class Drift:
                 )
             present = now.rows - now.missing
             is_text = isinstance(self._encoders[name], Category)
-            known = before.others if is_text else 0  # none was out of its own range
+            known = before.others if is_text else 1  # two values of training are its ends
             if not _differs(now.others, present, known, before.rows - before.missing):
                 continue
             if is_text:
@@ -131,12 +133,14 @@ def _numbers(encoder: Number | Date, array: pa.Array) -> NDArray[np.float64]:
 
 
 def _differs(count: int, n: int, known: int, known_n: int) -> bool:
-    """Whether a share is larger than that of training, by more than chance and by a point."""
-    if not n:
+    """Whether a share is larger than that of training, by a point and by more than chance.
+
+    Given the share of training, a count of other rows is beta-binomial.
+    """
+    if not n or count / n - known / max(1, known_n) <= _LEAST:
         return False
-    share, before = count / n, (known + 1) / (known_n + 2)
-    error = math.sqrt(before * (1 - before) * (1 / n + 1 / (known_n + 2)))
-    return share - before > max(_LEAST, _SURE * error)
+    chance = stats.betabinom.sf(count - 1, n, known + 1, known_n - known + 1)
+    return bool(chance < _CHANCE)
 
 
 def _share(count: int, n: int) -> str:

@@ -195,9 +195,13 @@ def test_json_has_no_infinite_numbers(folder):
 def test_every_option_of_evaluate(folder):
     options = (
         "--bag district --priors shares.csv --report page.html --shares-of rows --level 0.9 "
-        "--title T --device cpu"
+        "--title T --device cpu --by member"
     )
     printed = as_json(f"evaluate model other.parquet {options}")
+    groups = printed["evaluation"]["groups"]
+    assert sum(group["n_rows"] for group in groups) == printed["evaluation"]["n_rows"]
+    page = json.loads((folder / "page.json").read_text())
+    assert [row["group"] for row in page["groups"]["rows"]] == [g["group"] for g in groups]
     assert printed["report"] == "page.html"
     assert printed["evaluation"]["level"] == 0.9
     assert json.loads((folder / "page.json").read_text())["title"] == "T"
@@ -218,6 +222,20 @@ def test_every_option_of_predict(folder):
     assert pa.csv.read_csv("p.csv").column_names == ["id", "class", "p_yes", "p_no"]
     done("predict model other.parquet --key id --key age --no-probabilities --output q.parquet")
     assert pa.parquet.read_table("q.parquet").column_names == ["id", "age", "class"]
+    done("predict model other.parquet --key district --bag district --output r.parquet")
+    done("predict model other.parquet --key district --output s.parquet")
+    by_bag, without = (pa.parquet.read_table(f"{name}.parquet").to_pydict() for name in "rs")
+    clf = unbag.load_model("model")
+    shares = dict(zip(clf.priors_.bag_ids, clf.priors_.values, strict=True))
+    for bag, given, plain in zip(
+        by_bag["district"], by_bag["p_yes"], without["p_yes"], strict=True
+    ):
+        odds = plain / (1 - plain) / np.divide(*clf.test_prior_) * np.divide(*shares[bag])
+        assert given == pytest.approx(odds / (1 + odds), rel=1e-3)
+    refused = run(
+        "predict model other.parquet --bag district --prior yes=0.4,no=0.6 --output t.csv"
+    )
+    assert refused.exit_code == 1
 
 
 @pytest.mark.usefixtures("folder")

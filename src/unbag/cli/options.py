@@ -113,6 +113,12 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
     "columns": option(
         list[str] | None, "Learn from this column; may be repeated.", "all", group=_DATA
     ),
+    "by": option(
+        str | None,
+        "A column of groups whose accuracy and shares are estimated too.",
+        False,
+        group=_DATA,
+    ),
     "leave_out": option(list[str], "Do not use this column; may be repeated.", False, group=_DATA),
     "keep": option(
         list[str],

@@ -128,8 +128,13 @@ class Core:
             self.projected["confusion"],
             self.sample.directions,
             self.priors.bag_ids,
-            self.design_effect(self.inverse.weights(np.diag(self.pi))),
+            self.design_effect_of_accuracy,
         )
+
+    @cached_property
+    def design_effect_of_accuracy(self) -> float:
+        """Variance of the accuracy with repeated rows taken as one over that of distinct rows."""
+        return self.design_effect(self.inverse.weights(np.diag(self.pi)))
 
     def allow_misfit(self, level: float) -> None:
         """Widen all intervals from here on by the disagreement of the bags."""

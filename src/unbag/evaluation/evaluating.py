@@ -11,6 +11,7 @@ from scipy import stats
 from unbag.bags import Bags
 from unbag.evaluation.core import Core
 from unbag.evaluation.estimate import Estimate
+from unbag.evaluation.groups import column_of, group_numbers
 from unbag.evaluation.metrics import OVERALL_METRICS
 from unbag.evaluation.probabilities import (
     check_probabilities,
@@ -52,6 +53,7 @@ def evaluate_predictions(
     held_out_share: Any = None,
     inverse: str = "size-weighted",
     row_ids: Any = None,
+    by: Any = None,
     sampling: str | None = None,
     prior_errors: Any = None,
 ) -> Evaluation:
@@ -79,6 +81,9 @@ def evaluate_predictions(
         narrower; "population" where the rows of a bag were drawn from a population with these
         shares. By default as the priors say, else "population".
     inverse : {"size-weighted", "pseudo-inverse", "least-variance"}
+    by : array of shape (n,), optional
+        A group of every row, such as the sex of a person: ``groups`` then has accuracy, recall and
+        class shares of each, with intervals that hold for all groups at once.
     row_ids : array of shape (n,), optional
         The same id for rows that are the same record, in whatever bags: the variance is then
         clustered by record.
@@ -158,7 +163,8 @@ def evaluate_predictions(
         shares_of=rest.shares_of or "population",
         inverse=core.inverse.kind,
         held_out_share=held_out,
-        design_effect=core.design_effect(core.inverse.weights(np.diag(core.pi))),
+        design_effect=core.design_effect_of_accuracy,
+        groups=None if by is None else group_numbers(core, predicted, bag_index, by, level),
         misfit=core.misfit,
         tolerated_drift=core.tolerated_drift(SHOWN_MOVE),
         trustworthy=impossible is None,
@@ -226,6 +232,7 @@ def evaluate(
     *,
     priors: Any = None,
     test_prior: Any = None,
+    by: Any = None,
     **options: Any,
 ) -> Evaluation:
     """Evaluate a fitted classifier on held-out rows, without labels.
@@ -245,6 +252,8 @@ def evaluate(
         By default those of the bags, else of the estimator.
     test_prior : optional
         By default that of the estimator, if it was given one, else the pooled prior of the rows.
+    by : array of shape (n,) or str, optional
+        A group of every row, or the name of a column of X that holds it.
     **options
         Of :func:`evaluate_predictions`. Rows that occur more than once are recognised, unless
         ``row_ids`` says which do.
@@ -254,6 +263,8 @@ def evaluate(
     Evaluation
     """
     default_priors, selected, of_other_rows = None, None, priors is None
+    if by is not None:
+        options["by"] = column_of(X, by)
     if isinstance(X, Bags):
         if bag_ids is not None:
             raise invalid("bag_ids", "left out where X is Bags, which hold them", "both")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from unbag.drawing import draw_matrix
 from unbag.evaluation.estimate import Estimate
+from unbag.evaluation.groups import GroupNumbers
 from unbag.evaluation.misfit import Misfit
 from unbag.evaluation.probabilities import ProbabilityMetrics
 from unbag.plain import to_plain
@@ -60,6 +61,8 @@ class Evaluation(Shown):
     design_effect : float
         Variance of the accuracy over that of distinct rows, at least 1: whether a row that is in
         several bags lowers it depends on how these were drawn, so intervals are never narrowed.
+    groups : list of GroupNumbers or None
+        The numbers of each group of rows, where ``by`` was given.
     misfit : Misfit or None
         How much the bags disagree about the model beyond chance; the intervals allow for it. None
         with as many bags as classes, where nothing can show it.
@@ -97,6 +100,7 @@ class Evaluation(Shown):
     inverse: str
     held_out_share: _Floats | None = None
     design_effect: float = 1.0
+    groups: list[GroupNumbers] | None = None
     misfit: Misfit | None = None
     tolerated_drift: dict[str, Any] = field(default_factory=dict)
     trustworthy: bool = True
@@ -171,6 +175,7 @@ class Evaluation(Shown):
             f"{self.n_rows:,} rows in {self.n_bags} bags, no labels; {self.level:.0%} intervals",
             *(line(name.replace("_", " "), getattr(self, name)) for name in names),
             *(line(name, value) for name, value in zip(recalls, self.recall, strict=True)),
+            *(line(f"accuracy of {g.group}", g.accuracy) for g in self.groups or ()),
             *(f"warning: {warning}" for warning in self.warnings),
             *(f"note: {note}" for note in self.notes),
         ]

@@ -23,7 +23,7 @@ from unbag.report import ModelVerdict, build_report, judge_model, render_html
 from unbag.validation import invalid, shorten
 from unbag.workflow.config import CONFIG, load_toml
 from unbag.workflow.outputs import check_free, hidden_folder, hold
-from unbag.workflow.reading import Inputs, inspect_rows, load_for_files, read_inputs
+from unbag.workflow.reading import Inputs, inspect_rows, load_for_files, read_inputs, text_column
 from unbag.workflow.settings import check_intervals
 
 __all__ = [
@@ -83,6 +83,7 @@ def evaluate_files(
     *,
     bag: str | None = None,
     priors: str | os.PathLike[str] | None = None,
+    by: str | None = None,
     images: str | os.PathLike[str] | None = None,
     report: str | os.PathLike[str] | None = None,
     shares_of: SharesOf | None = None,
@@ -105,6 +106,8 @@ def evaluate_files(
         Column of bag ids; by default that of training.
     priors : path, optional
         Class shares of the bags; by default those of training.
+    by : str, optional
+        A column of groups: accuracy, recall and shares of each are estimated too.
     images : path, optional
         Folder of the images that the table in ``rows`` names.
     report : path, optional
@@ -142,7 +145,10 @@ def evaluate_files(
         options["shares_of"] = told
         inputs = read_inputs(rows, bag, table, **options)
         inspection = inspect_rows(inputs, 0, level=level)
-        judgement = judge(clf, inputs, inspection, inputs.bags(), title=title, level=level)
+        groups = None if by is None else text_column(rows, by)
+        judgement = judge(
+            clf, inputs, inspection, inputs.bags(), title=title, level=level, by=groups
+        )
         if judgement.evaluation is None:  # the reason stands last
             raise InvalidInputError(judgement.warnings[-1])
         if page is not None:
@@ -202,6 +208,7 @@ def judge(
     *,
     title: str | None,
     level: float,
+    by: Any = None,
 ) -> Judgement:
     """Evaluate a model on rows that it was not trained on, and make the content of its report.
 
@@ -217,6 +224,8 @@ def judge(
         Of the rows of the error curve.
     title, level
         As in :func:`evaluate_files`.
+    by : array, optional
+        Group of every row that is evaluated.
     """
     evaluation, reliability, predicted = None, None, None
     found: list[str] = []
@@ -229,7 +238,7 @@ def judge(
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UnbagWarning)
-                evaluation = evaluate(clf, untouched, level=level)
+                evaluation = evaluate(clf, untouched, level=level, by=by)
             found += evaluation.warnings
             for warning in caught:
                 if issubclass(warning.category, UnbagWarning):

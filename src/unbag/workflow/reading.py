@@ -28,6 +28,7 @@ __all__ = [
     "read_inputs",
     "read_training_inputs",
     "shares_by_class",
+    "text_column",
 ]
 
 _INSPECTED = 50_000  # rows that the test of the assumption looks at
@@ -173,6 +174,16 @@ def _bag_copies(inputs: Inputs, seed: int) -> dict[str, float]:
     X, ids = _rows_to_inspect(inputs, seed)
     sample = RowSample.draw(X, inputs.priors.encode(ids), inputs.priors, seed)
     return sample.copies(getattr(inputs.rows.encoding, "feature_columns", None))
+
+
+def text_column(rows: Any, name: str) -> NDArray[Any]:
+    """Values of a column of a table as text, (n,); missing ones are "missing"."""
+    table = TableFiles(paths_of(rows), text=(name,))
+    table.check_columns("by", [name])
+    values: list[str] = []
+    for batch in table.batches([name]):
+        values += ["missing" if v is None else str(v) for v in batch.column(0).to_pylist()]
+    return np.array(values, dtype=object)
 
 
 def load_for_files(model: str | os.PathLike[str], device: str) -> UnbagClassifier:

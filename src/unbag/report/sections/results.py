@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 from scipy import stats
 
-from unbag.evaluation import Evaluation, LeftInverse
+from unbag.evaluation import Estimate, Evaluation, LeftInverse
 from unbag.evaluation.misfit import drift_directions
 from unbag.evaluation.report import SHOWN_MOVE
 from unbag.evaluation.variances import BagSample
 from unbag.report.sources import Floats, Part, Sources, number_part, share_part
 from unbag.report.text import text
 
-__all__ = ["calibration", "confusion", "drift", "headline"]
+__all__ = ["calibration", "confusion", "drift", "groups", "headline"]
 
 _MOST_CLASSES = 30  # whose recall the table of drifts shows
 
@@ -105,6 +105,32 @@ def _cell_intervals(
     np.fill_diagonal(low, [recall.low for recall in evaluation.recall])
     np.fill_diagonal(high, [recall.high for recall in evaluation.recall])
     return low, high
+
+
+def groups(sources: Sources) -> Part | None:
+    """Give accuracy, recall and shares of every group."""
+    evaluation = sources.evaluation
+    if evaluation is None or evaluation.groups is None:
+        return None
+
+    def part(estimates: list[Estimate]) -> list[Part | None]:
+        return [share_part(e, evaluation.level) for e in estimates]
+
+    return {
+        "classes": sources.classes,
+        "level": evaluation.level,
+        "rows": [
+            {
+                "group": text(group.group),
+                "rows": group.n_rows,
+                "accuracy": share_part(group.accuracy, evaluation.level),
+                "recall": part(group.recall),
+                "class_share": part(group.class_share),
+                "predicted_share": part(group.predicted_share),
+            }
+            for group in evaluation.groups
+        ],
+    }
 
 
 def drift(sources: Sources) -> Part | None:

@@ -152,3 +152,19 @@ def test_our_classifier():
 def test_bad_input(options, message):
     with pytest.raises(InvalidInputError, match=message):
         estimate_prior(Posterior(symmetric(3, 0.5)), np.zeros((5, 3)), **options)
+
+
+def test_every_group_has_its_shares_with_intervals_for_all_at_once():
+    model, rng = Posterior(symmetric(3, 0.5)), np.random.default_rng(3)
+    shares = {"north": TARGET, "south": TARGET[::-1]}
+    target = np.concatenate([model.draw(row, 3000, rng) for row in shares.values()])
+    by = np.repeat(list(shares), 3000)
+    held_out = model.bags(3000, rng)
+    estimates = estimate_prior(model, target, **held_out, by=by)
+    assert list(estimates) == list(shares)
+    for group, estimate in estimates.items():
+        np.testing.assert_allclose(estimate.prior, shares[group], atol=0.04)
+    alone = estimate_prior(model, target[:3000], **held_out)
+    assert alone.prior == pytest.approx(estimates["north"].prior)
+    wide, narrow = (np.diff(e.shares[0].interval) for e in (estimates["north"], alone))
+    assert wide > narrow

@@ -416,7 +416,7 @@ BAD_INPUTS = [
     BadInput("options", "a device that is not there", f"{FIT} --device cuda:99"),
     BadInput("options", "an unknown precision", f"{FIT} --precision half"),
     BadInput("options", "a level in percent", f"{FIT} --level 95"),
-    BadInput("options", "an unknown sampling", f"{INSPECT} --sampling census"),
+    BadInput("options", "shares of something unknown", f"{INSPECT} --shares-of census"),
     BadInput("options", "a test prior without shares", f"{FIT} --test-prior yes,no"),
     BadInput("options", "a test prior that is no number", f"{FIT} --test-prior yes=half,no=half"),
     BadInput("options", "a test prior of other classes", f"{FIT} --test-prior yes=0.3,maybe=0.7"),

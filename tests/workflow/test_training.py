@@ -114,7 +114,7 @@ def test_options_of_training_reach_the_classifier(folder):
         early_stopping=True,
         n_iter_no_change=1,
         calibrate=True,
-        sampling="exact",
+        shares_of="rows",
         level=0.8,
         title="Mine",
     )
@@ -123,7 +123,7 @@ def test_options_of_training_reach_the_classifier(folder):
     np.testing.assert_allclose(clf.test_prior_, [0.1, 0.9])
     assert clf.best_epoch_ is not None
     assert clf.calibration_ is not None
-    assert (trained.evaluation.level, trained.evaluation.sampling) == (0.8, "exact")
+    assert (trained.evaluation.level, trained.evaluation.shares_of) == (0.8, "rows")
     assert trained.classifier.encoding_.columns == ("age", "city")
     assert json.loads((folder / "new" / "report.json").read_text())["title"] == "Mine"
 
@@ -225,9 +225,9 @@ def test_settings_are_checked_before_files_are_read(folder, make, name):
 @pytest.mark.parametrize(
     ("make", "wrong"),
     [
-        (fit_files, {"sampling": "census"}),
+        (fit_files, {"shares_of": "census"}),
         (fit_files, {"level": 95}),
-        (inspect_files, {"sampling": "census"}),
+        (inspect_files, {"shares_of": "census"}),
         (inspect_files, {"level": 95}),
         (tune_files, {"scoring": "error"}),
         (tune_files, {"trials": 0}),

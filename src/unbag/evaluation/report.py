@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from unbag.drawing import draw_matrix
 from unbag.evaluation.estimate import Estimate
+from unbag.evaluation.groups import GroupNumbers
 from unbag.evaluation.misfit import Misfit
 from unbag.evaluation.probabilities import ProbabilityMetrics
 from unbag.plain import to_plain
+from unbag.priors import SharesOf
 from unbag.summary import Shown, Summary, data_frame
+from unbag.validation import warn_replaced
 
 __all__ = ["SHOWN_MOVE", "Evaluation"]
 
@@ -50,12 +53,16 @@ class Evaluation(Shown):
     n_rows, n_bags : int
         Rows evaluated, and the bags they are in.
     level : float
-    sampling, inverse : str
+    shares_of : {"rows", "population"}
+        What the shares were taken to be of.
+    inverse : str
     held_out_share : array of shape (M,) or None
         The share of each bag that was evaluated, where one was given.
     design_effect : float
         Variance of the accuracy over that of distinct rows, at least 1: whether a row that is in
         several bags lowers it depends on how these were drawn, so intervals are never narrowed.
+    groups : list of GroupNumbers or None
+        The numbers of each group of rows, where ``by`` was given.
     misfit : Misfit or None
         How much the bags disagree about the model beyond chance; the intervals allow for it. None
         with as many bags as classes, where nothing can show it.
@@ -89,15 +96,22 @@ class Evaluation(Shown):
     n_rows: int
     n_bags: int
     level: float
-    sampling: str
+    shares_of: SharesOf
     inverse: str
     held_out_share: _Floats | None = None
     design_effect: float = 1.0
+    groups: list[GroupNumbers] | None = None
     misfit: Misfit | None = None
     tolerated_drift: dict[str, Any] = field(default_factory=dict)
     trustworthy: bool = True
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def sampling(self) -> str:
+        """Old name of ``shares_of``: "exact" for "rows", "iid" for "population"."""
+        warn_replaced("Evaluation.sampling", "Evaluation.shares_of")
+        return "exact" if self.shares_of == "rows" else "iid"
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -161,6 +175,7 @@ class Evaluation(Shown):
             f"{self.n_rows:,} rows in {self.n_bags} bags, no labels; {self.level:.0%} intervals",
             *(line(name.replace("_", " "), getattr(self, name)) for name in names),
             *(line(name, value) for name, value in zip(recalls, self.recall, strict=True)),
+            *(line(f"accuracy of {g.group}", g.accuracy) for g in self.groups or ()),
             *(f"warning: {warning}" for warning in self.warnings),
             *(f"note: {note}" for note in self.notes),
         ]

@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
 
 from unbag.drawing import draw_intervals
 from unbag.evaluation.estimate import Estimate
+from unbag.evaluation.groups import column_of, read_groups
 from unbag.priors import ClassPriors
 from unbag.summary import Shown, Summary, data_frame
 from unbag.validation import as_generator, check_choice, check_number, invalid
@@ -69,7 +72,8 @@ def estimate_prior(
     level: float = 0.95,
     n_bootstrap: int = 200,
     random_state: Any = 0,
-) -> PriorEstimate:
+    by: Any = None,
+) -> Any:
     """Estimate the class shares of rows that come from elsewhere, where only the shares differ.
 
     - ``"confusion"``: the shares of the predictions on the target are those of its classes, mixed
@@ -90,11 +94,24 @@ def estimate_prior(
     n_bootstrap : int, default=200
         Resamples for the intervals (percentiles).
     random_state : int or Generator, default=0
+    by : array of shape (n,) or str, optional
+        A group of every row of the target, or the name of a column of it.
 
     Returns
     -------
-    PriorEstimate
+    PriorEstimate, or with ``by`` a dict of them by group
+        The intervals of groups hold for all of them at once (Bonferroni).
     """
+    if by is not None:
+        groups, codes = read_groups(column_of(X_target, by), _num_samples(X_target))
+        options = {"X": X, "bag_ids": bag_ids, "method": method, "n_bootstrap": n_bootstrap}
+        options |= {"level": 1 - (1 - level) / len(groups), "random_state": random_state}
+        return {
+            group: estimate_prior(
+                estimator, _safe_indexing(X_target, np.flatnonzero(codes == g)), **options
+            )
+            for g, group in enumerate(groups)
+        }
     check_choice("method", method, ("auto", "confusion", "em"))
     check_number("level", level, low=0, high=1, low_open=True, high_open=True)
     check_number("n_bootstrap", n_bootstrap, low=20, integer=True)

@@ -21,14 +21,16 @@ from unbag.validation import (
     invalid,
     is_table,
     shorten,
+    warn_replaced,
 )
 
-__all__ = ["RANK_TOLERANCE", "SHARES_OF", "ClassPriors", "SharesOf"]
+__all__ = ["RANK_TOLERANCE", "SHARES_OF", "ClassPriors", "SharesOf", "read_shares_of"]
 
 SUM_TOLERANCE = 1e-6  # shares written with seven digits still pass
 RANK_TOLERANCE = 1e-10  # relative to the largest singular value
 SharesOf = Literal["rows", "population"]
 SHARES_OF: tuple[SharesOf, ...] = ("rows", "population")
+_OLD_NAMES: dict[str, SharesOf] = {"iid": "population", "exact": "rows"}
 
 
 @final
@@ -329,6 +331,15 @@ class ClassPriors(Shown):
 
     def __repr__(self) -> str:
         return f"ClassPriors({self.n_bags} bags, {self.n_classes} classes)"
+
+
+def read_shares_of(shares_of: SharesOf | None, sampling: str | None) -> SharesOf | None:
+    """Read what shares are of from the argument, or from the one that it replaced."""
+    if sampling is None:
+        return shares_of
+    check_choice("sampling", sampling, _OLD_NAMES)
+    warn_replaced(f"sampling={sampling!r}", f"shares_of={_OLD_NAMES[sampling]!r}")
+    return _OLD_NAMES[sampling]
 
 
 def _again(

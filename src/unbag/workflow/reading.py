@@ -15,7 +15,7 @@ from unbag.estimator import UnbagClassifier, load_model
 from unbag.inspection import Inspection, inspect
 from unbag.inspection.alike import RowSample
 from unbag.io import InputRows, TableEncoding, TableFiles, match_bags, read_priors, read_rows
-from unbag.priors import ClassPriors
+from unbag.priors import ClassPriors, SharesOf
 from unbag.progress import RowProgress
 from unbag.training import resolve_device
 from unbag.validation import invalid, shorten
@@ -28,6 +28,7 @@ __all__ = [
     "read_inputs",
     "read_training_inputs",
     "shares_by_class",
+    "text_column",
 ]
 
 _INSPECTED = 50_000  # rows that the test of the assumption looks at
@@ -84,6 +85,7 @@ def read_inputs(
     leave_out: Sequence[str] = (),
     images: str | os.PathLike[str] | None = None,
     *,
+    shares_of: SharesOf | None = None,
     verbose: bool = False,
     **options: Any,
 ) -> Inputs:
@@ -97,6 +99,8 @@ def read_inputs(
     priors : path or ClassPriors
     columns, leave_out, images
         As in :func:`unbag.io.read_rows`.
+    shares_of : {"rows", "population"}, optional
+        What the shares are of, where the priors do not say it or say something else.
     verbose : bool
         Show progress.
     **options
@@ -120,7 +124,7 @@ def read_inputs(
         read = read_rows(paths, bag=bag, progress=progress, **options)
     assert read.bag_ids is not None
     notes += (*read.notes, *match_bags(read.bag_ids, priors))
-    return Inputs(read, priors, tuple(files), notes)
+    return Inputs(read, priors.with_errors(shares_of=shares_of), tuple(files), notes)
 
 
 def read_training_inputs(
@@ -170,6 +174,16 @@ def _bag_copies(inputs: Inputs, seed: int) -> dict[str, float]:
     X, ids = _rows_to_inspect(inputs, seed)
     sample = RowSample.draw(X, inputs.priors.encode(ids), inputs.priors, seed)
     return sample.copies(getattr(inputs.rows.encoding, "feature_columns", None))
+
+
+def text_column(rows: Any, name: str) -> NDArray[Any]:
+    """Values of a column of a table as text, (n,); missing ones are "missing"."""
+    table = TableFiles(paths_of(rows), text=(name,))
+    table.check_columns("by", [name])
+    values: list[str] = []
+    for batch in table.batches([name]):
+        values += ["missing" if v is None else str(v) for v in batch.column(0).to_pylist()]
+    return np.array(values, dtype=object)
 
 
 def load_for_files(model: str | os.PathLike[str], device: str) -> UnbagClassifier:

@@ -172,6 +172,16 @@ def test_damaged_workbooks_are_refused(tables, case):
         read_rows(tables / "rows.xlsx", bag="district")
 
 
+def test_a_sheet_that_calls_itself_smaller_is_read_whole(tables):
+    content = members(tables / "rows.xlsx")
+    before = content[SHEET]
+    content[SHEET] = re.sub(rb'<dimension ref="[^"]*"', b'<dimension ref="A1:C5"', before)
+    assert content[SHEET] != before
+    expected = read_rows(tables / "rows.xlsx", bag="district").X
+    pack(tables / "rows.xlsx", content)
+    np.testing.assert_array_equal(read_rows(tables / "rows.xlsx", bag="district").X, expected)
+
+
 def test_a_feather_file_with_wrong_offsets_is_refused(tables):
     """Arrow would read what lies elsewhere in memory, or crash."""
     table = pa.table({"district": ["a", "b"], "city": ["x", "y"]})

@@ -107,9 +107,11 @@ def read_excel(path: Path) -> tuple[list[str], list[list[Any]]]:
             warnings.simplefilter("ignore")  # of styles and extensions, which change no value
             book = openpyxl.load_workbook(file, read_only=True, data_only=True)
             try:
-                with closing(book.worksheets[0].iter_rows(values_only=True)) as sheet:
-                    rows = list(filter(_has_value, itertools.islice(sheet, _MOST_ROWS)))
-                    is_longer = next(sheet, None) is not None
+                sheet = book.worksheets[0]
+                sheet.reset_dimensions()  # some programs write too small ones
+                with closing(sheet.iter_rows(values_only=True)) as given:
+                    rows = list(filter(_has_value, itertools.islice(given, _MOST_ROWS)))
+                    is_longer = next(given, None) is not None
             finally:
                 book.close()
     except (InvalidInputError, MemoryError):

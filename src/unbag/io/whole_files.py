@@ -49,6 +49,8 @@ class WholeTable:
         kind, read = WHOLE[path.suffix.lower()]
         try:
             table = read(path)
+            _ = table.schema.names  # they may be no UTF-8
+            table.validate(full=True)  # Arrow trusts offsets, which in a damaged file lead anywhere
         except (pa.ArrowException, OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
             got = " ".join(str(error).split())[:200].rstrip(".")
             raise invalid(f"table {path}", f"a readable {kind} file", got) from None
@@ -157,9 +159,7 @@ def _read_json(path: Path) -> pa.Table:
 
 
 def _read_feather(path: Path) -> pa.Table:
-    table = pyarrow.feather.read_table(path, memory_map=True)
-    table.validate(full=True)  # Arrow trusts offsets, which in a damaged file lead anywhere
-    return table
+    return pyarrow.feather.read_table(path, memory_map=True)
 
 
 WHOLE: dict[str, tuple[str, Callable[[Path], pa.Table]]] = {

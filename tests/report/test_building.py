@@ -36,6 +36,7 @@ def test_what_is_not_known_is_none(run):
         "groups",
         "drift",
         "bag_shares",
+        "columns",
         "inspection",
         "data",
     ]

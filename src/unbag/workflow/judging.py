@@ -13,14 +13,20 @@ import numpy as np
 
 from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier
-from unbag.evaluation import Evaluation, evaluate, reliability_diagram
+from unbag.evaluation import (
+    Evaluation,
+    Importances,
+    evaluate,
+    permutation_importance,
+    reliability_diagram,
+)
 from unbag.exceptions import InvalidInputError, RankError, UnbagWarning
 from unbag.files import write_together
 from unbag.inspection import Inspection, trivial_model
 from unbag.io import read_priors
 from unbag.priors import ClassPriors, SharesOf
 from unbag.report import ModelVerdict, build_report, judge_model, render_html
-from unbag.validation import invalid, shorten
+from unbag.validation import invalid, reads_tables, shorten
 from unbag.workflow.config import CONFIG, load_toml
 from unbag.workflow.outputs import check_free, hidden_folder, hold
 from unbag.workflow.reading import Inputs, inspect_rows, load_for_files, read_inputs, text_column
@@ -43,6 +49,7 @@ __all__ = [
 REPORT, INSPECTION, EVALUATION = "report.html", "inspection.json", "evaluation.json"
 _SHOWN_FEATURES = 500
 _SHOWN_NOTES = 100
+_ROWS_SHUFFLED, _SHUFFLES, _MOST_SHUFFLED = 500, 2, 100  # rows, times and columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,12 +279,22 @@ def judge(
         training_bag_ids=None if train is None else train.bag_ids,
         watched=watched,
         reliability=reliability,
+        importances=None if untouched is None else _importances(clf, untouched),
         data=data,
         warnings=found,
         title=title,
     )
     verdict = judge_model(evaluation, inspection, found)
     return Judgement(evaluation, tuple(found), verdict, content)
+
+
+def _importances(clf: UnbagClassifier, untouched: Bags) -> Importances | None:
+    """Measure how much the columns of a table matter, in some of its rows; None for images."""
+    encoding = clf.encoding_
+    if not reads_tables(encoding) or len(encoding.columns) > _MOST_SHUFFLED:
+        return None
+    few = np.linspace(0, untouched.n_rows - 1, min(_ROWS_SHUFFLED, untouched.n_rows)).astype(int)
+    return permutation_importance(clf, untouched.take(few), n_repeats=_SHUFFLES)
 
 
 def evaluate_watched(clf: UnbagClassifier, validation: Bags, *, level: float) -> Evaluation:

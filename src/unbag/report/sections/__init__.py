@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from unbag.report.sections.answers import answers
 from unbag.report.sections.bags import bag_shares, inspection, priors
+from unbag.report.sections.columns import columns
 from unbag.report.sections.results import calibration, confusion, drift, groups, headline
 from unbag.report.sections.settings import citation, data, hyperparameters
 from unbag.report.sections.training import training
@@ -43,6 +44,7 @@ SECTIONS = (
     Section("groups", "Groups", groups),
     Section("drift", "Differences between bags", drift),
     Section("bag_shares", "Predicted and known shares", bag_shares),
+    Section("columns", "Columns the model uses", columns),
     Section("calibration", "Probabilities", calibration),
     Section("inspection", "Check of bags and shares", inspection),
     Section("priors", "Known shares", priors),

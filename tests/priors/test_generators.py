@@ -80,11 +80,12 @@ def test_perturb_changes_every_share_but_the_largest_by_the_rate():
     ("call", "message"),
     [
         (lambda: symmetric(1, 0.5), "n_classes must be"),
+        (lambda: symmetric(2.5, 0.5), "n_classes must be"),
         (lambda: symmetric(3, 0), r"a must be a number in \(0, 1\]"),
         (lambda: asymmetric(2.5), "n_classes must be"),
         (lambda: asymmetric(3, random_state="x"), "random_state must be"),
         (lambda: perturb(TABLE, 1.0), "rate must be"),
-        (lambda: perturb(np.full((50, 10), 0.1), 0.9, 0), "share of bag .* negative; lower it"),
+        (lambda: perturb(np.full((50, 10), 0.1), 0.9, 0), "share of bag 1 negative; lower it"),
     ],
 )
 def test_bad_settings_of_generators(call, message):

@@ -255,3 +255,8 @@ def test_rows_that_are_no_numbers(row):
     for priors in ({"a": row}, [row]):
         with pytest.raises(InvalidInputError, match=r"priors must be .*, got "):
             ClassPriors.of(priors)
+
+
+def test_the_condition_number_is_the_quotient_of_the_largest_and_smallest_singular_value():
+    theta = [[0.6, 0.3, 0.1], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6], [0.5, 0.3, 0.2]]
+    assert ClassPriors(theta).condition_number == pytest.approx(np.linalg.cond(theta))

@@ -52,7 +52,7 @@ STARTS: dict[str, type[SingleTraining]] = {
 }
 AUGMENTATIONS = ("none", "weak", "strong")
 
-# The start takes at least so many steps and epochs, of large bags and of bags that are kept whole.
+# The least steps and epochs of the start, of large bags and of bags that are kept whole.
 _STEPS, _EPOCHS, _SMALL_BAG_STEPS, _SMALL_BAG_EPOCHS = 600, 40, 2000, 10
 # Networks that are not batched are deep ones, which learn little in a few steps of large batches.
 _DEEP_BATCH, _DEEP_EPOCHS = 2500, 80
@@ -335,5 +335,5 @@ def _between(old: _Floats, new: _Floats, step: float) -> _Floats:
 
 
 def _seed(*numbers: int) -> int:
-    """Return a seed that is told by several numbers."""
+    """Return a seed that depends on all of these numbers."""
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])

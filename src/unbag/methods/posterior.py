@@ -52,7 +52,7 @@ def balanced_posterior(
     balanced : bool, default=True
         Otherwise g = 1.
     half_trusted_rows : float or array of shape (M, 1), default=30
-        Rows at which the shares of a bag count half; 0 where they are those of these very rows.
+        Rows at which the shares of a bag count half; 0 where shares were counted in these rows.
 
     Examples
     --------

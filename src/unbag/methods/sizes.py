@@ -29,7 +29,7 @@ LEAST_BATCH, _MANY_ROWS = 512, 2048  # zero-one partial risks of fewer rows say 
 _STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 1000, 20, 100
 _WEAK_NOISE = 10.0  # rows of a bag by whose chance shares bags must differ
 _MATCHED_ROWS, _MATCHED_NOISE, _MOST_MATCHED = 200.0, 60.0, 20_480
-_SMALL_BAGS = 30  # bags are kept whole from so many on
+_SMALL_BAGS = 30  # with fewer bags, none is kept whole
 _LEAST_BAGS_PER_BATCH = 2
 _KEPT_OUT_ROWS, _MOST_KEPT_OUT = 200, 0.3
 
@@ -160,7 +160,7 @@ def default_epochs(n_rows: int) -> int:
 
 
 def limited_epochs(steps: int, n_rows: int, batch_size: int, low: int, high: int) -> int:
-    """Epochs of so many steps, but at least ``low`` and at most ``high``.
+    """Epochs that make this number of steps, but at least ``low`` and at most ``high``.
 
     Examples
     --------

@@ -106,15 +106,15 @@ class MatchedLikelihood(BagLikelihood):
         \frac{\sum_{i \ne j \in m} (q_{ik} - \theta_{mk}) (q_{jk} - \theta_{mk})}{n_m (n_m - 1)}
 
     At the true posterior the mean of q over a bag is θ, whether classes overlap or not, while a
-    network that knows bags by heart has q at one class. Each part has its reason:
+    network that has memorised bags has q near one class. Each part has its reason:
 
     - Pairs of different rows estimate the squared distance of the mean without the noise of few
-      rows, which would drive q towards θ: to a model that says the prior of every row.
+      rows, which would drive q towards θ: to a model that predicts the prior everywhere.
     - The confidence :math:`c = (\sum_k \overline{\eta_k^2} / p_k - 1) / (K - 1)`, a constant for
-      the gradient, is 0 for the model that says the prior and 1 for one that is certain. Near the
-      former the distance would punish a network that begins to be right.
-    - The distance alone cannot tell the model that says the prior from a good one; the likelihood
-      can.
+      the gradient, is 0 for a model that predicts the prior and 1 for one that is certain. Near
+      the former the distance would punish a network that begins to learn.
+    - The distance alone cannot distinguish a model that predicts the prior from a good one; the
+      likelihood can.
 
     There is no inverse of Θ and no level that supposes separable classes. With Θ = I it is
     cross-entropy.

@@ -1,4 +1,4 @@
-"""Every bag taken for its largest class."""
+"""Every row is labelled with the largest class of its bag."""
 
 from typing import Any
 
@@ -23,7 +23,8 @@ class Biased(Objective):
     ----------
     priors : ClassPriors, array, dict or DataFrame of shape (M, K)
     bag_shares : array of shape (M,), optional
-        n_m/n. By default the shares in the batch, right for batches drawn from all rows alike.
+        n_m/n. By default the shares in the batch, which are right for batches drawn from all rows
+        at random.
     loss : str or callable, default="cross-entropy"
 
     Examples

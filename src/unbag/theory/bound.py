@@ -75,7 +75,7 @@ class EstimationErrorBound:
 
     @property
     def vacuous(self) -> bool:
-        """Whether even ``tighter_total`` tells nothing: no two risks differ by more than C_ℓ."""
+        """Whether even ``tighter_total`` says nothing: no two risks differ by more than C_ℓ."""
         return self.tighter_total >= self.loss_bound
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Random changes of rows that leave their class as it is, drawn and made on the device.
+"""Random changes of rows that keep their class; they are computed on the device.
 
 Weak ones are small: an image is moved by a few pixels and, where that is allowed, mirrored. Strong
 ones make a row harder: an image is also turned, sheared, recoloured and covered in part; a row of

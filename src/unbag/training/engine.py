@@ -45,7 +45,7 @@ PRECISIONS = {
 }
 # Compilation takes 10 to 60 s and makes steps five times as fast: it pays above this many numbers.
 _COMPILED_FROM = 1e11
-_ADVERSARIAL_PASSES = 3  # of a batch: as it is, to find where to move it, and moved
+_ADVERSARIAL_PASSES = 3  # of a batch: unchanged, to find the direction, and moved
 
 
 class Stack:
@@ -229,7 +229,7 @@ class Stack:
         weights, buffers = state["weights"], state["buffers"]
         step = state["step"].add_(1)
         gradient = self.network.join(gradients).addcmul_(self.weight_decay, weights)
-        # A gradient whose square overflows would stop Adam without a word.
+        # A gradient whose square overflows would stop Adam silently.
         finite = torch.isfinite(values) & torch.isfinite(torch.linalg.vector_norm(gradient, dim=1))
         state["finite"].logical_and_(finite | ~state["active"])
         state["active"].logical_and_(finite)

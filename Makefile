@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SITE_READY := $(VENV)/.site-ready
 
-.PHONY: demo test test-slow docs fuzz lint bench bench-stack clean
+.PHONY: demo test test-slow docs fuzz fuzz-coverage faults lint bench bench-stack clean
 
 demo: $(READY)
 	$(BIN)/unbag demo
@@ -25,7 +25,22 @@ FUZZ_CASES ?= 100000
 FUZZ_SEED ?= $(shell date +%Y%m%d)
 fuzz: $(READY)
 	FUZZ_CASES=$(FUZZ_CASES) FUZZ_SEED=$(FUZZ_SEED) $(BIN)/pytest -n 0 tests/fuzz
-	FAULT_POINTS=1000 $(BIN)/pytest -n 0 -s -m slow tests/faults
+
+# The share of lines that the fuzzing reaches: make fuzz-coverage FUZZ_CASES=5000
+FUZZED := io estimator cli workflow
+fuzz-coverage: $(READY)
+	FUZZ_CASES=$(FUZZ_CASES) FUZZ_SEED=$(FUZZ_SEED) $(BIN)/coverage run --source=src/unbag -m pytest -n 0 tests/fuzz
+	@for part in $(FUZZED); do \
+		echo "$$part: $$($(BIN)/coverage report --include="src/unbag/$$part/*" --format=total) % of lines"; \
+	done
+
+# Every fault at every point takes hours: make faults FAULT_POINTS=5 KILLS=50
+FAULT_POINTS ?= 1000
+KILLS ?= 500
+faults: $(READY)
+	$(BIN)/python tests/faults/hostile.py
+	$(BIN)/python tests/faults/tables.py kills $(KILLS) $(FUZZ_SEED)
+	$(BIN)/python tests/faults/tables.py faults $(FAULT_POINTS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -40,7 +55,7 @@ bench-stack: $(READY)
 	$(BIN)/python benchmarks/stack.py
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/gallery docs/reference/generated .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .coverage build dist docs/_build docs/gallery docs/reference/generated .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -155,27 +155,39 @@ def _places(where: pd.Series) -> str:
 
 
 def agreement(results: Results) -> list[Block]:
-    """Count, by method, the cells whose mean lies near the published one."""
+    """Count, by method, cells near the published ones, and those that a test tells from them."""
     cells = results.cells[results.cells["trials"] > 0]
     if cells.empty:
         return ["No cell has a trial yet."]
     text = (
         "Cells whose mean error lies within 1.5 points of the published mean, or within two "
         "published deviations where that is more; and the mean over cells of ours less the "
-        "published one, in points. Cells without a trial do not count."
+        'published one, in points. Cells without a trial do not count. "Differs" are the cells '
+        "that Welch's t-test at 5 % tells from the published error, above and below it; a cell "
+        "with small deviations can be near and differ."
     )
+    paper = cells["paper_error_mean"], cells["paper_error_std"]
+    different = differs(cells["error_mean"], cells["error_std"], cells["trials"], *paper)
+    sides = [different & (side * cells["difference"] > 0) for side in (1, -1)]
+    above, below = (side.groupby("method").sum().reindex(METHODS, fill_value=0) for side in sides)
     with_grid = cells[cells["grid_trials"] > 0]
     grid = _share(with_grid["grid_near"], "method")
     table = pd.DataFrame(
         {
             "near": _share(cells["near"], "method"),
             "mean difference": cells["difference"].groupby("method").mean().map(signed),
+            "differs: above, below": above.map(str) + ", " + below.map(str),
             "near, best of grid": grid,
         }
     ).reindex(METHODS)
     table = table.fillna({"near": "0 of 0", "mean difference": "—", "near, best of grid": ""})
     table.index = [f"`{method}`" for method in METHODS]
-    table.loc["all"] = [f"{cells['near'].sum()} of {len(cells)}", "", ""]
+    table.loc["all"] = [
+        f"{cells['near'].sum()} of {len(cells)}",
+        "",
+        f"{above.sum()}, {below.sum()}",
+        "",
+    ]
     return [text, with_index(table, "method"), _agreement_by_dataset(results, cells)]
 
 

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from unbag.cli import app
 
 
-def run(command: str) -> Any:
+def run(command: str, **options: Any) -> Any:
     """Run a command in this process, in the current folder."""
-    return CliRunner().invoke(app, shlex.split(command), prog_name="unbag")
+    return CliRunner().invoke(app, shlex.split(command), prog_name="unbag", **options)
 
 
 def message(stderr: str) -> str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         estimate_prior,
         evaluate,
         evaluate_predictions,
+        permutation_importance,
     )
     from unbag.inspection import inspect
     from unbag.priors import ClassPriors
@@ -39,6 +40,7 @@ __all__ = [
     "make_bags",
     "methods",
     "objectives",
+    "permutation_importance",
     "priors",
     "theory",
     "tune",
@@ -55,6 +57,7 @@ _HOMES = {
         "estimate_prior",
         "evaluate",
         "evaluate_predictions",
+        "permutation_importance",
     ),
     "inspection": ("inspect",),
     "priors": ("ClassPriors",),

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unbag.drawing import draw_shares
 from unbag.exceptions import MissingBagsWarning
 from unbag.identity import identify, select
 from unbag.ids import id_array
 from unbag.priors import ClassPriors
 from unbag.rows import Rows, check_rows
+from unbag.summary import Shown, Summary
 from unbag.validation import (
     as_generator,
     check_choice,
@@ -25,7 +27,7 @@ from unbag.validation import (
 __all__ = ["Bags", "make_bags"]
 
 
-class Bags:
+class Bags(Shown):
     """Rows with their bags and the class priors of these bags.
 
     Parameters
@@ -232,6 +234,26 @@ class Bags:
 
     def __len__(self) -> int:
         return self.n_rows
+
+    def summary(self) -> Summary:
+        """Give the number of rows and the shares in percent of each bag."""
+        shares = self.priors.summary()
+        pairs = zip(shares.rows, self.counts.tolist(), strict=True)
+        rows = [(bag, f"{count:,}", *rest) for (bag, *rest), count in pairs]
+        title = f"{self.n_rows:,} rows in {self.priors.n_bags} bags; shares in percent"
+        return Summary(title, ("bag", "rows", *shares.columns[1:]), rows, shares.sentences)
+
+    def to_frame(self) -> Any:
+        """Give a DataFrame of pandas, one row per bag: its rows, and the share of each class."""
+        frame = self.priors.to_frame()
+        frame.insert(0, "rows", self.counts, allow_duplicates=True)
+        return frame
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the shares of the bags, named with their rows, with matplotlib; return the axes."""
+        bags = zip(self.priors.bag_ids.tolist(), self.counts.tolist(), strict=True)
+        names = [f"{bag} ({count:,} rows)" for bag, count in bags]
+        return draw_shares(self.priors.values, names, self.priors.classes.tolist(), ax)
 
     def __repr__(self) -> str:
         low, high, median = self.counts.min(), self.counts.max(), np.median(self.counts)

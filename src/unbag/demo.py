@@ -15,13 +15,14 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from unbag.bags import Bags, make_bags
+from unbag.estimator import UnbagClassifier
 from unbag.evaluation import label_free_accuracy
 from unbag.methods import UPRR, Fit, Job, fit_many
 from unbag.priors import asymmetric, symmetric
 from unbag.training import TestSet
 from unbag.validation import import_optional, invalid
 
-__all__ = ["DemoRow", "check_plot_path", "plot_history", "run_demo", "write_files"]
+__all__ = ["FILES", "DemoRow", "check_plot_path", "plot_history", "run_demo", "write_files"]
 
 DEMO_METHODS = ("biased", "prop", "unbiased", "u-correct", "u-flood", "u-stop", "u-prr")
 # Colours that colour-blind readers tell apart as well (Okabe and Ito), and lines for the printer.
@@ -29,26 +30,37 @@ _COLOURS = ("#D55E00", "#009E73", "#0072B2", "#CC79A7", "#E69F00", "#56B4E9", "#
 _LINES = ("-", "-", "--", "--", ":", ":", "-.")
 
 _NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_DISTRICT_ROWS = 145
+_DISTRICT_ROWS, _LATER_ROWS = 145, 30
+FILES = ("rows.parquet", "shares.csv", "later.parquet", "more.parquet", "fit.toml", "truth.csv")
+_OPTIONS = """\
+# unbag fit rows.parquet --config fit.toml --output model
+bag = "district"
+priors = "shares.csv"
+title = "Digits of ten districts"
+"""
 
 History = dict[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
 class DemoRow:
-    """What the demo found for one method; errors are shares, not percent."""
+    """What the demo found for one method; errors are shares, not percent.
+
+    ``best_test_error`` and ``epochs`` are those of a method of one training, else None.
+    """
 
     method: str
     test_error: float
-    best_test_error: float
+    best_test_error: float | None
     label_free_error: float
-    epochs: int
+    epochs: int | None
     history: History
 
 
 def run_demo(*, seed: int = 0, verbose: bool = False) -> list[DemoRow]:
     """Train the methods on scikit-learn's digits in ten bags of known class shares.
 
+    The first row is what ``UnbagClassifier`` does by itself; the others are methods of the paper.
     A quarter of every bag is held out for the label-free estimate of the error; true labels of
     other digits serve only to check it.
     """
@@ -68,7 +80,12 @@ def run_demo(*, seed: int = 0, verbose: bool = False) -> list[DemoRow]:
         for method in DEMO_METHODS
     ]
     fits = fit_many(jobs, device="cpu", verbose=verbose)
-    return [_row(method, fit, held_out) for method, fit in zip(DEMO_METHODS, fits, strict=True)]
+    rows = [_row(method, fit, held_out) for method, fit in zip(DEMO_METHODS, fits, strict=True)]
+    clf = UnbagClassifier(theta, device="cpu", verbose=verbose, random_state=seed)
+    clf.fit(train.X, train.bag_ids)
+    wrong = float((clf.predict(X_test) != y_test).mean())
+    label_free = 1 - clf.score(held_out.X, held_out.bag_ids)
+    return [DemoRow(f"auto ({clf.method_})", wrong, None, label_free, None, {}), *rows]
 
 
 def _row(method: str, fit: Fit, held_out: Bags) -> DemoRow:
@@ -133,8 +150,9 @@ def write_files(folder: str | Path, *, seed: int = 0) -> list[Path]:
     """Write the digits as files that the other commands can be tried with.
 
     ``rows.parquet`` has digits of ten districts, ``shares.csv`` the percent of every digit in each
-    district, ``more.parquet`` digits of no known district, and ``truth.csv`` what they all show,
-    which no command needs.
+    district, ``later.parquet`` other digits of the districts to evaluate a model on,
+    ``more.parquet`` digits of no known district to predict, ``fit.toml`` options of ``unbag fit``,
+    and ``truth.csv`` what all digits show, which no command needs.
     """
     place = Path(folder)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
@@ -160,11 +178,15 @@ def write_files(folder: str | Path, *, seed: int = 0) -> list[Path]:
 
     write("rows.parquet", rows, district=[districts[m] for m in bags.bag_index[order]])
     write("more.parquet", more)
+    later = make_bags(more[:, None], y[more], theta, sizes=_LATER_ROWS, random_state=seed)
+    places = np.asarray(later.X)[:, 0]
+    write("later.parquet", places, district=[districts[m] for m in later.bag_index])
+    (place / "fit.toml").write_text(_OPTIONS, encoding="utf-8")
     shares = ([name, *map(float, (100 * theta[m]).round(2))] for m, name in enumerate(districts))
     _write_csv(place / "shares.csv", ["district", *_NAMES], shares)
     truth = ([ids[i], _NAMES[y[i]]] for i in np.concatenate([rows, more]))
     _write_csv(place / "truth.csv", ["id", "digit"], truth)
-    return [place / name for name in ("rows.parquet", "shares.csv", "more.parquet", "truth.csv")]
+    return [place / name for name in FILES]
 
 
 def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -31,6 +31,7 @@ __all__ = [
     "new_file",
     "new_folder",
     "read_regular",
+    "real_path",
     "remove_folder",
     "scratch_file",
     "settle_folder",
@@ -262,6 +263,11 @@ def _sync(path: Path) -> None:
 
 
 # ---------------------------------------------------------------------------------------- folders
+
+
+def real_path(path: str | os.PathLike[str]) -> Path:
+    """Follow all links; those that lead to themselves stay, and nothing can be opened there."""
+    return Path(os.path.realpath(path))
 
 
 def is_real_folder(path: Path) -> bool:

@@ -2,7 +2,7 @@
 
 usage: python -m study.checks inspection [--repeats N]
 
-Prints the Markdown tables of docs/guide/inspect.md; about two minutes on one core.
+Prints the Markdown tables of docs/records/inspection.md; about two minutes on one core.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from unbag.inspection import Inspection, alike_test, inspect
 from unbag.inspection.rules import ALARM
-from unbag.priors import ClassPriors, ShareErrors, non_square
+from unbag.priors import ClassPriors, ShareErrors, SharesOf, non_square
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -126,7 +126,7 @@ def rate(
     *,
     skewed: bool,
     exact: bool = False,
-    sampling: str = "iid",
+    shares_of: SharesOf | None = None,
     shift: float = 0.0,
     seed: int = 0,
 ) -> float:
@@ -136,7 +136,7 @@ def rate(
 
     def run(rng: np.random.Generator) -> float:
         X, bag = problem.draw(theta, size, rng, exact=exact, shift=shift)
-        return alike_test(X, bag, theta, sampling=sampling).p_value
+        return alike_test(X, bag, theta, shares_of=shares_of).p_value
 
     return alarms(repeats, run, seed)
 
@@ -157,13 +157,13 @@ def noisy_rate(repeats: int, *, told: bool, seed: int = 0) -> float:
 
 def false_alarm_table(repeats: int) -> str:
     """Markdown: alarms where the assumption holds, in percent."""
-    heads = 'drawn freely | exact counts, taken as free | exact counts, sampling="exact"'
+    heads = 'drawn freely | exact counts, taken as free | exact counts, shares_of="rows"'
     lines = [f"| M, K | features | {heads} |", "|---|---|---|---|---|"]
     for seed, (shape, skewed) in enumerate((s, k) for s in SHAPES for k in (False, True)):
         kinds: tuple[dict[str, Any], ...] = (
             {},
             {"exact": True},
-            {"exact": True, "sampling": "exact"},
+            {"exact": True, "shares_of": "rows"},
         )
         rates = [rate(repeats, shape, 60, skewed=skewed, seed=seed, **kind) for kind in kinds]
         kind = "lognormal" if skewed else "Gaussian"

@@ -69,6 +69,9 @@ def test_demo_files_are_what_they_say(tmp_path, monkeypatch):
     counted = pandas.crosstab(rows.district, truth[rows.id].to_numpy(), normalize="index") * 100
     assert np.abs(counted[shares.columns] - shares).to_numpy().max() < 1  # of 145 rows each
     digits = load_digits()
+    later = pandas.read_parquet(tmp_path / "example/later.parquet")
+    assert set(later.id) <= set(more.id)
+    assert later.district.value_counts().tolist() == [30] * 10
     first = more.drop(columns="id").iloc[0].to_numpy()
     shown = digits.target[(digits.data == first).all(1)]
     assert truth[more.id[0]] == NAMES[shown[0]]
@@ -94,7 +97,7 @@ def test_demo_and_lists_speak_json(tmp_path, monkeypatch):
     assert actual["methods"][0]["label_free_error"] == 0.25
     assert actual["plot"] == str(tmp_path / "plot.png")
     files = json.loads(run("demo", "--json", "--files", str(tmp_path / "f")).stdout)["files"]
-    assert len(files) == 4
+    assert len(files) == 6
     listed = json.loads(run("datasets", "list", "--folder", str(tmp_path), "--json").stdout)
     assert listed["folder"] == str(tmp_path)
     assert listed["datasets"]["mnist"]["rows"] == [60_000, 10_000]

@@ -29,6 +29,7 @@ COMMANDS = {
     "tune": training.tune,
     "evaluate": using.evaluate,
     "predict": using.predict,
+    "show": using.show,
     "export": using.export,
 }
 GIVEN = "rows.parquet --bag district --priors shares.csv"
@@ -66,10 +67,11 @@ def test_fit_shows_what_it_made(folder):
 def test_every_option_of_fit_reaches_the_model(folder):
     command = (
         f"fit {GIVEN} --output new --columns age --columns city --leave-out income "
+        "--keep age "
         "--method u-prr --test-prior no=0.6,yes=0.4 --set alpha=0.4 --set ascent_scale=2 "
         "--model mlp --depth 2 --width 8 --dropout 0.1 --epochs 3 --batch-size 50 "
         "--learning-rate 0.01 --weight-decay 0.001 --early-stopping --n-iter-no-change 5 "
-        "--validation-share 0.3 --evaluation-share 0.25 --calibrate --sampling exact --level 0.9 "
+        "--validation-share 0.3 --evaluation-share 0.25 --calibrate --shares-of rows --level 0.9 "
         "--precision float64 --title Title --seed 4 --device cpu --time-limit 1000"
     )
     printed = as_json(command)
@@ -141,10 +143,10 @@ def test_images_and_arrays(folder):
 def test_every_option_of_tune(folder):
     printed = as_json(
         f"tune {GIVEN} --output new --columns age --leave-out id --trials 2 --scoring likelihood "
-        "--method u-prr --set alpha=0.4 "
+        "--keep age --method u-prr --set alpha=0.4 "
         "--storage sqlite:///t.db --at-once 2 --test-prior yes=0.5,no=0.5 --model mlp --depth 2 "
         "--width 8 --epochs 2 --batch-size 60 --validation-share 0.3 --evaluation-share 0.3 "
-        "--sampling exact --level 0.9 --precision float32 --title T --seed 1 --device cpu"
+        "--shares-of rows --level 0.9 --precision float32 --title T --seed 1 --device cpu"
     )
     assert printed["trials"] == 2
     assert (folder / "t.db").is_file()
@@ -157,13 +159,22 @@ def test_every_option_of_tune(folder):
 
 def test_every_option_of_inspect(folder):
     printed = as_json(
-        f"inspect {GIVEN} --columns age --columns city --sampling exact --level 0.9 --seed 3"
+        f"inspect {GIVEN} --columns age --columns city --shares-of rows --level 0.9 --seed 3"
     )
     assert printed["level"] == 0.9
     assert printed["features"][0] == "age"
-    assert "verdict: " in done(f"inspect {GIVEN} --leave-out age").stdout
+    assert "verdict: " in done(f"inspect {GIVEN} --leave-out age --keep city").stdout
     (folder / "c.toml").write_text("bag = 'district'\npriors = 'shares.csv'\n")
     assert "verdict: " in done("inspect rows.csv --config c.toml").stdout
+
+
+def test_the_option_that_shares_of_replaced(folder):
+    assert (folder / "rows.parquet").is_file()
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", FutureWarning)
+        old = done(f"inspect {GIVEN} --sampling exact --json")
+    assert "sampling='exact' is replaced: use shares_of='rows'" in old.stderr
+    assert json.loads(old.stdout) == as_json(f"inspect {GIVEN} --shares-of rows")
 
 
 def test_json_has_no_infinite_numbers(folder):
@@ -183,10 +194,14 @@ def test_json_has_no_infinite_numbers(folder):
 
 def test_every_option_of_evaluate(folder):
     options = (
-        "--bag district --priors shares.csv --report page.html --sampling exact --level 0.9 "
-        "--title T --device cpu"
+        "--bag district --priors shares.csv --report page.html --shares-of rows --level 0.9 "
+        "--title T --device cpu --by member"
     )
     printed = as_json(f"evaluate model other.parquet {options}")
+    groups = printed["evaluation"]["groups"]
+    assert sum(group["n_rows"] for group in groups) == printed["evaluation"]["n_rows"]
+    page = json.loads((folder / "page.json").read_text())
+    assert [row["group"] for row in page["groups"]["rows"]] == [g["group"] for g in groups]
     assert printed["report"] == "page.html"
     assert printed["evaluation"]["level"] == 0.9
     assert json.loads((folder / "page.json").read_text())["title"] == "T"
@@ -207,6 +222,34 @@ def test_every_option_of_predict(folder):
     assert pa.csv.read_csv("p.csv").column_names == ["id", "class", "p_yes", "p_no"]
     done("predict model other.parquet --key id --key age --no-probabilities --output q.parquet")
     assert pa.parquet.read_table("q.parquet").column_names == ["id", "age", "class"]
+    done("predict model other.parquet --key district --bag district --output r.parquet")
+    done("predict model other.parquet --key district --output s.parquet")
+    by_bag, without = (pa.parquet.read_table(f"{name}.parquet").to_pydict() for name in "rs")
+    clf = unbag.load_model("model")
+    shares = dict(zip(clf.priors_.bag_ids, clf.priors_.values, strict=True))
+    for bag, given, plain in zip(
+        by_bag["district"], by_bag["p_yes"], without["p_yes"], strict=True
+    ):
+        odds = plain / (1 - plain) / np.divide(*clf.test_prior_) * np.divide(*shares[bag])
+        assert given == pytest.approx(odds / (1 + odds), rel=1e-3)
+    refused = run(
+        "predict model other.parquet --bag district --prior yes=0.4,no=0.6 --output t.csv"
+    )
+    assert refused.exit_code == 1
+
+
+@pytest.mark.usefixtures("folder")
+def test_show():
+    shown = done("show model").stdout
+    assert "2 classes: 'yes', 'no'." in shown
+    assert "4 columns: age (number), income (number), city (category), member (boolean)." in shown
+    assert "Column id is not used: it" in shown
+    for question in ("How good is it?", "Can I trust it?", "What should I do next?"):
+        assert question in shown
+    assert as_json("show model")["columns"]["city"] == "category"
+    unbag.load_model("model").save("bare")
+    assert "It has no report" in done("show bare").stdout
+    assert run("show nothing").exit_code == 1
 
 
 def test_export(folder):
@@ -340,6 +383,17 @@ def test_little_memory_is_told(monkeypatch):
     result = run("predict model rows.csv --output p.csv")
     assert result.exit_code == 1
     assert "error: There is too little memory" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["other.csv", "other.parquet"])
+def test_rows_from_standard_input(folder, name):
+    pa.csv.write_csv(pa.parquet.read_table("other.parquet"), "other.csv")
+    expected = done(f"predict model {name} --output a.csv")
+    given = (folder / name).read_bytes()
+    result = run("predict model - --output b.csv", input=given)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.replace("b.csv", "a.csv") == expected.stdout
+    assert (folder / "a.csv").read_text() == (folder / "b.csv").read_text()
 
 
 def test_what_is_told_and_logged(folder):

@@ -27,7 +27,7 @@ from torch import nn
 
 import unbag
 from unbag import UnbagClassifier, cross_val_predict
-from unbag.evaluation import label_free_accuracy
+from unbag.evaluation import Calibration, label_free_accuracy
 from unbag.exceptions import (
     InvalidInputError,
     MissingBagsWarning,
@@ -842,6 +842,15 @@ def test_rows_for_which_the_network_overflows_are_an_error_that_names_them(data)
     assert pickle.loads(pickle.dumps(NotFiniteError((1, 2)))).rows == (1, 2)
 
 
+def test_rows_that_a_calibration_takes_beyond_all_numbers_are_named(data):
+    X, ids, _ = data
+    clf = make(model="linear").fit(X, ids).calibrate(X, ids)
+    clf.calibration_ = Calibration(5e-324, clf.calibration_.biases)
+    for call in (clf.predict_proba, clf.predict):
+        with pytest.raises(NotFiniteError, match=r"finite numbers, got others for the rows 0, 1"):
+            call(X)
+
+
 @pytest.mark.parametrize(
     "change", [lambda x: x.to_sparse(), lambda x: x.to("meta"), lambda _: None]
 )
@@ -851,3 +860,34 @@ def test_rows_without_plain_values_are_refused(data, change):
     for call in (make().fit, lambda rows, _: make().fit(X, ids).predict(rows)):
         with pytest.raises(InvalidInputError, match=r"X must be .*(dense|rows of shape)"):
             call(given, ids)
+
+
+class TestRowsOfKnownBags:
+    """The prior of a row is the shares of its bag."""
+
+    @pytest.fixture
+    def clf(self):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(90, 2)).astype(np.float32)
+        theta = {"a": [0.8, 0.2], "b": [0.3, 0.7], "c": [1.0, 0.0]}
+        clf = unbag.UnbagClassifier(theta, method="prop", model="linear", epochs=2, random_state=0)
+        return clf.fit(X, np.repeat(["a", "b", "c"], 30)), X
+
+    def test_probabilities_are_those_under_the_shares_of_the_bag(self, clf):
+        clf, X = clf
+        bags = np.tile(["b", "c", "a"], 30)
+        given = clf.predict_proba(X, bag_ids=bags)
+        for bag, shares in (("a", [0.8, 0.2]), ("b", [0.3, 0.7]), ("c", [1, 0])):
+            here = bags == bag
+            np.testing.assert_allclose(given[here], clf.predict_proba(X[here], prior=shares))
+        assert (clf.predict(X, bag_ids=bags) == given.argmax(1)).all()
+        assert (clf.predict(X, bag_ids=bags)[bags == "c"] == 0).all()
+
+    def test_bad_input(self, clf):
+        clf, X = clf
+        with pytest.raises(ValueError, match="prior must be left out where bag_ids are"):
+            clf.predict(X, prior=[0.5, 0.5], bag_ids=["a"] * 90)
+        with pytest.raises(ValueError, match="bag_ids must be one for each of 90 rows"):
+            clf.predict_proba(X, bag_ids=["a"])
+        with pytest.raises(ValueError, match="'z'"):
+            clf.predict_proba(X, bag_ids=["z"] * 90)

@@ -50,10 +50,10 @@ TWO = exact_population([[30, 10], [12, 40], [25, 25]], [[18, 2], [5, 15]])
 PURE = exact_population(np.diag([30, 20, 50]), [[15, 3, 2], [1, 17, 2], [0, 4, 16]])
 
 
-def draw_counts(theta, sizes, confusion, sampling, repeats, rng):
+def draw_counts(theta, sizes, confusion, shares_of, repeats, rng):
     """Predictions in bags over many repeats, (repeats, M, K)."""
     sizes = np.asarray(sizes)
-    if sampling == "iid":
+    if shares_of == "population":
         parts = [
             rng.multinomial(n, shares, repeats)
             for n, shares in zip(sizes, theta @ confusion, strict=True)

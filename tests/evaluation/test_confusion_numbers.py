@@ -10,7 +10,7 @@ from sklearn import metrics as sk
 
 from unbag.evaluation import INVERSES, evaluate_predictions
 from unbag.evaluation.metrics import CLASS_METRICS, OVERALL_METRICS, cost_metric
-from unbag.priors import ClassPriors
+from unbag.priors import SHARES_OF, ClassPriors
 
 POPULATIONS = {"three": THREE, "square": SQUARE, "two": TWO, "pure": PURE}
 CONFUSION = np.array([[0.7, 0.2, 0.1], [0.05, 0.9, 0.05], [0.3, 0.1, 0.6]])
@@ -54,7 +54,7 @@ def test_numbers_of_exact_bags_equal_those_with_labels(name, prior, inverse):
         test_prior=test_prior,
         cost=cost,
         inverse=inverse,
-        sampling="exact",
+        shares_of="rows",
     )
     expected = sklearn_numbers(rows, weight)
     if prior == "one class absent":  # scikit-learn has no recall of a class of weight zero
@@ -77,11 +77,11 @@ def test_numbers_of_exact_bags_equal_those_with_labels(name, prior, inverse):
     assert (report.n_rows, report.n_bags) == (len(rows.bag), rows.priors.n_bags)
 
 
-@pytest.mark.parametrize("sampling", ["iid", "exact"])
-def test_any_predictions_in_pure_bags_give_the_supervised_numbers(sampling):
+@pytest.mark.parametrize("shares_of", SHARES_OF)
+def test_any_predictions_in_pure_bags_give_the_supervised_numbers(shares_of):
     rng = np.random.default_rng(0)
     label, predicted = rng.choice(4, 300, p=[0.1, 0.2, 0.3, 0.4]), rng.integers(0, 4, 300)
-    report = evaluate_predictions(predicted, label, priors=np.eye(4), sampling=sampling)
+    report = evaluate_predictions(predicted, label, priors=np.eye(4), shares_of=shares_of)
     assert report.accuracy == pytest.approx(sk.accuracy_score(label, predicted), abs=1e-12)
     assert report.macro_f1 == pytest.approx(sk.f1_score(label, predicted, average="macro"))
     expected = sk.confusion_matrix(label, predicted, normalize="true")
@@ -93,7 +93,7 @@ def test_the_cost_of_errors_is_the_error_with_its_interval():
     """And a gain for right answers is the accuracy."""
     for rows in (THREE, TWO):
         k = len(rows.confusion)
-        args = {"priors": rows.priors, "sampling": "exact"}
+        args = {"priors": rows.priors, "shares_of": "rows"}
         report = evaluate_predictions(rows.predicted, rows.bag, cost=1 - np.eye(k), **args)
         assert report.cost == pytest.approx(report.error, abs=1e-9)
         assert report.cost.interval == pytest.approx(report.error.interval, abs=1e-3)
@@ -104,7 +104,7 @@ def test_the_cost_of_errors_is_the_error_with_its_interval():
 
 def test_a_perfect_model_has_no_cost_below_that_of_no_errors():
     rows = exact_population([[30, 10], [10, 30]], [[20, 0], [0, 20]])
-    args = {"priors": rows.priors, "sampling": "exact", "cost": [[0, 1], [7, 0]]}
+    args = {"priors": rows.priors, "shares_of": "rows", "cost": [[0, 1], [7, 0]]}
     report = evaluate_predictions(rows.predicted, rows.bag, **args)
     assert report.cost.low == pytest.approx(0, abs=1e-9)
     assert 1 / len(rows.bag) < report.cost.high < 0.2
@@ -158,13 +158,13 @@ def test_a_stack_of_matrices_gives_a_stack_of_numbers():
 
 
 @pytest.mark.parametrize("inverse", INVERSES)
-@pytest.mark.parametrize("sampling", ["iid", "exact"])
-def test_a_class_that_is_never_predicted_has_no_precision(sampling, inverse):
+@pytest.mark.parametrize("shares_of", SHARES_OF)
+def test_a_class_that_is_never_predicted_has_no_precision(shares_of, inverse):
     rows = exact_population(
         [[50, 10, 20], [10, 60, 10], [5, 15, 60], [1, 1, 1]], [[20, 0, 0], [3, 17, 0], [0, 20, 0]]
     )
     report = evaluate_predictions(
-        rows.predicted, rows.bag, priors=rows.priors, sampling=sampling, inverse=inverse
+        rows.predicted, rows.bag, priors=rows.priors, shares_of=shares_of, inverse=inverse
     )
     assert np.isnan(report.precision[2])
     assert np.isnan(report.precision[2].low)
@@ -217,13 +217,13 @@ def test_no_warnings_whatever_is_predicted():
             theta = rng.dirichlet(np.ones(k), m)
             bag = np.concatenate([np.arange(m), rng.integers(0, m, rng.integers(0, 30))])
             predicted = rng.integers(0, rng.integers(1, k + 1), len(bag))
-            sampling, inverse = rng.choice(["iid", "exact"]), rng.choice(INVERSES)
+            shares_of, inverse = rng.choice(SHARES_OF), rng.choice(INVERSES)
             chances = rng.dirichlet(np.ones(k), len(bag))
             report = evaluate_predictions(
                 predicted,
                 bag,
                 priors=theta,
-                sampling=str(sampling),
+                shares_of=str(shares_of),
                 inverse=str(inverse),
                 probabilities=chances,
             )

@@ -252,44 +252,44 @@ class TestPartsOfExactBags:
         bags = unbag.Bags(X, BAGS, THETA)
         _, part = bags.train_test_split(0.25, random_state=0)
         for rows in (part, part.take(np.argsort(part.bag_index, kind="stable")), part.present()):
-            report = evaluate(fitted, rows, sampling="exact")
+            report = evaluate(fitted, rows, shares_of="rows")
             np.testing.assert_allclose(report.held_out_share, 0.25)
-        with_share = evaluate(fitted, part, sampling="exact", held_out_share=0.25)
+        with_share = evaluate(fitted, part, shares_of="rows", held_out_share=0.25)
         assert with_share.interval == report.interval
         free, whole = (
             evaluate(fitted, part),
-            evaluate(fitted, part, sampling="exact", held_out_share=1),
+            evaluate(fitted, part, shares_of="rows", held_out_share=1),
         )
         assert free.held_out_share is None
         # The less they are said to vary, the more the bags seem to disagree.
         chances = [report.misfit.p_value for report in (whole, with_share, free)]
         assert chances == sorted(set(chances))
         np.testing.assert_array_equal(
-            evaluate(fitted, bags, sampling="exact").held_out_share, np.ones(4)
+            evaluate(fitted, bags, shares_of="rows").held_out_share, np.ones(4)
         )
 
     def test_also_of_bags_with_other_priors_and_without_rows(self, fitted):
         bags = unbag.Bags(X, BAGS, THETA)
         rows = np.flatnonzero(BAGS != "e")
         part = bags.take(rows[rows % 2 == 0])
-        report = evaluate(fitted, part, sampling="exact", priors=THETA.iloc[::-1])
+        report = evaluate(fitted, part, shares_of="rows", priors=THETA.iloc[::-1])
         np.testing.assert_allclose(report.held_out_share, 0.5)
         assert report.n_bags == 3
         model = LogisticRegression().fit(X_TRAIN, Y_TRAIN)
-        np.testing.assert_allclose(evaluate(model, part, sampling="exact").held_out_share, 0.5)
+        np.testing.assert_allclose(evaluate(model, part, shares_of="rows").held_out_share, 0.5)
 
     def test_shares_by_bag(self):
         shares = {"w": 0.1, "s": 1.0, "n": 0.5, "e": 0.25}
         by_name = evaluate_predictions(
-            Y, BAGS, priors=THETA, sampling="exact", held_out_share=shares
+            Y, BAGS, priors=THETA, shares_of="rows", held_out_share=shares
         )
         in_order = evaluate_predictions(
-            Y, BAGS, priors=THETA, sampling="exact", held_out_share=[0.5, 0.25, 1.0, 0.1]
+            Y, BAGS, priors=THETA, shares_of="rows", held_out_share=[0.5, 0.25, 1.0, 0.1]
         )
         assert by_name.interval == in_order.interval
         np.testing.assert_array_equal(by_name.held_out_share, [0.5, 0.25, 1.0, 0.1])
         other = evaluate_predictions(
-            Y, BAGS, priors=THETA, sampling="exact", held_out_share=[0.1, 0.25, 1.0, 0.5]
+            Y, BAGS, priors=THETA, shares_of="rows", held_out_share=[0.1, 0.25, 1.0, 0.5]
         )
         assert by_name.interval != other.interval
 
@@ -314,26 +314,29 @@ class TestBadInput:
             ({"test_prior": [0.5, 0.5, 0.5]}, "test_prior must be shares that sum to 1"),
             ({"level": 1}, r"level must be a number in \(0, 1\), got 1"),
             ({"level": "high"}, r"level must be a number in \(0, 1\), got 'high'"),
-            ({"sampling": "census"}, "sampling must be one of 'iid', 'exact', got 'census'"),
+            (
+                {"shares_of": "census"},
+                "shares_of must be one of 'rows', 'population', got 'census'",
+            ),
             ({"inverse": "best"}, "inverse must be one of 'size-weighted', .* got 'best'"),
             (
                 {"held_out_share": 0.5},
-                "held_out_share must be left out unless sampling is 'exact', got sampling='iid'",
+                "held_out_share must be left out unless shares_of is 'rows', got shares_of=None",
             ),
             (
-                {"held_out_share": [0.5, 0.5], "sampling": "exact"},
+                {"held_out_share": [0.5, 0.5], "shares_of": "rows"},
                 "held_out_share must be one number or 4, one per bag, got 2",
             ),
             (
-                {"held_out_share": [0.5, 0.0, 1.0, 1.0], "sampling": "exact"},
+                {"held_out_share": [0.5, 0.0, 1.0, 1.0], "shares_of": "rows"},
                 "held_out_share must be above 0 and at most 1, got 0.5, 0.0",
             ),
             (
-                {"held_out_share": 1.5, "sampling": "exact"},
+                {"held_out_share": 1.5, "shares_of": "rows"},
                 "held_out_share must be above 0 and at most 1, got 1.5",
             ),
             (
-                {"held_out_share": {"n": 0.5}, "sampling": "exact"},
+                {"held_out_share": {"n": 0.5}, "shares_of": "rows"},
                 "held_out_share must be given for every bag of the priors",
             ),
             ({"cost": np.ones((2, 2))}, r"cost must be an array of shape \(3, 3\), got shape \(2"),

@@ -5,9 +5,8 @@ from populations import draw_counts
 from unbag.evaluation import INVERSES, LeftInverse
 from unbag.evaluation.variances import BagSample
 from unbag.exceptions import InvalidInputError, RankError
-from unbag.priors import ClassPriors, asymmetric, symmetric
+from unbag.priors import SHARES_OF, ClassPriors, asymmetric, symmetric
 
-SAMPLINGS = ("iid", "exact")
 CONFUSION = np.array([[0.7, 0.2, 0.1], [0.05, 0.9, 0.05], [0.3, 0.1, 0.6]])
 SIZES = np.array([40, 400, 1200, 80, 200, 120])
 CLASS_COUNTS = np.array(
@@ -17,8 +16,10 @@ THETA = CLASS_COUNTS / SIZES[:, None]
 PRIORS = ClassPriors(THETA)
 
 
-def make(kind, sampling="iid", priors=PRIORS, counts=SIZES, confusion=CONFUSION):
-    covariance = BagSample.of(priors, counts, sampling).prediction_covariance(confusion)
+def make(kind, shares_of="population", priors=PRIORS, counts=SIZES, confusion=CONFUSION):
+    covariance = BagSample.of(
+        priors.with_errors(shares_of=shares_of), counts
+    ).prediction_covariance(confusion)
     return LeftInverse(priors, counts, kind, covariance)
 
 
@@ -44,19 +45,19 @@ def test_nearly_singular_priors_are_inverted_as_well_as_numbers_allow():
 
 
 @pytest.mark.parametrize("kind", INVERSES)
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_the_right_shares_give_the_right_confusion(kind, sampling):
+@pytest.mark.parametrize("shares_of", SHARES_OF)
+def test_the_right_shares_give_the_right_confusion(kind, shares_of):
     """Unbiased whatever covariance is believed in, be it that of another confusion matrix."""
     believed = np.array([[0.5, 0.5, 0.0], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]])
-    inverse = make(kind, sampling, confusion=believed)
+    inverse = make(kind, shares_of, confusion=believed)
     np.testing.assert_allclose(inverse.confusion(THETA @ CONFUSION), CONFUSION, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", INVERSES)
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_weights_are_what_the_estimate_does_with_shares(kind, sampling):
+@pytest.mark.parametrize("shares_of", SHARES_OF)
+def test_weights_are_what_the_estimate_does_with_shares(kind, shares_of):
     rng = np.random.default_rng(0)
-    inverse = make(kind, sampling)
+    inverse = make(kind, shares_of)
     gradients = rng.normal(size=(4, 3, 3))
     weights = inverse.weights(gradients)
     assert weights.shape == (4, 6, 3)
@@ -81,17 +82,21 @@ def test_all_are_the_same_for_as_many_bags_as_classes():
         np.testing.assert_allclose(inverse.confusion(shares), expected, atol=1e-10)
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_least_variance_has_the_smallest_variance_by_formula_and_in_simulation(sampling):
+@pytest.mark.parametrize("shares_of", SHARES_OF)
+def test_least_variance_has_the_smallest_variance_by_formula_and_in_simulation(shares_of):
     rng = np.random.default_rng(0)
     pi = np.array([0.3, 0.4, 0.3])
-    tables = draw_counts(THETA, SIZES, CONFUSION, sampling, 4000, rng)
+    tables = draw_counts(THETA, SIZES, CONFUSION, shares_of, 4000, rng)
     shares = tables / SIZES[:, None]
     by_formula, measured = {}, {}
     for kind in INVERSES:
-        inverse = make(kind, sampling)
+        inverse = make(kind, shares_of)
         weights = inverse.weights(np.diag(pi))
-        by_formula[kind] = float(BagSample.of(PRIORS, SIZES, sampling).variance(weights, CONFUSION))
+        by_formula[kind] = float(
+            BagSample.of(PRIORS.with_errors(shares_of=shares_of), SIZES).variance(
+                weights, CONFUSION
+            )
+        )
         estimates = np.array([pi @ np.diag(inverse.confusion(v)) for v in shares[:500]])
         linear = (weights * shares).sum((1, 2))
         offset = estimates - linear[:500]

@@ -7,7 +7,7 @@ from unbag.evaluation import evaluate_predictions
 from unbag.evaluation.core import Core
 from unbag.evaluation.metrics import OVERALL_METRICS
 from unbag.evaluation.variances import BagSample
-from unbag.priors import ClassPriors
+from unbag.priors import SHARES_OF, ClassPriors
 
 CONFUSION = np.array([[0.8, 0.15, 0.05], [0.1, 0.75, 0.15], [0.2, 0.1, 0.7]])
 ROWS = 2000
@@ -83,20 +83,19 @@ def test_as_many_bags_as_classes_cannot_disagree():
     assert len(report.notes) == 1
 
 
-@pytest.mark.parametrize("sampling", ["iid", "exact"])
-def test_false_alarms(sampling):
+@pytest.mark.parametrize("shares_of", SHARES_OF)
+def test_false_alarms(shares_of):
     theta, rng = np.rint(200 * bags(8, seed=4)) / 200, np.random.default_rng(5)
     theta[:, 0] = 1 - theta[:, 1:].sum(1)
+    priors = ClassPriors(theta, shares_of=shares_of)
     alarms = []
     for _ in range(300):
-        if sampling == "iid":
+        if shares_of == "population":
             table = np.array([rng.multinomial(200, v) for v in theta @ CONFUSION])
         else:
             counts = np.rint(200 * theta).astype(int)
             table = np.array([sum(map(rng.multinomial, row, CONFUSION)) for row in counts])
-        core = Core(
-            table, ClassPriors(theta), BagSample.of(ClassPriors(theta), table.sum(1), sampling)
-        )
+        core = Core(table, priors, BagSample.of(priors, table.sum(1)))
         alarms.append(core.misfit.is_significant)
     assert 0.01 < np.mean(alarms) < 0.09
 

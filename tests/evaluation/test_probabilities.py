@@ -141,7 +141,7 @@ def test_errors_of_the_priors_and_repeated_rows_widen_the_intervals():
     twice = np.r_[np.arange(1500), np.arange(1500)]
     doubled, clustered = found(twice), found(twice, row_ids=twice)
     for one, other, two, both in zip(plain, with_errors, doubled, clustered, strict=True):
-        assert other == one
+        assert abs(other - one) < (other.high - other.low) / 4
         assert other.high - other.low > 1.1 * (one.high - one.low)
         assert (two.high - two.low) / (one.high - one.low) == pytest.approx(0.5**0.5, rel=0.02)
         assert both.interval == pytest.approx(one.interval, rel=0.02)

@@ -11,7 +11,7 @@ import unbag
 from unbag.evaluation import accuracy_warning, evaluate_predictions
 from unbag.evaluation.trust import beyond_limits_warning
 from unbag.exceptions import ImplausibleEstimateWarning
-from unbag.priors import ClassPriors, symmetric
+from unbag.priors import SHARES_OF, ClassPriors, symmetric
 
 IMPOSSIBLE = np.array([[95, 5], [5, 95]])  # predictions in bags of 60% and 40%
 
@@ -65,12 +65,12 @@ def test_a_little_beyond_the_limit_is_chance():
     assert beyond.accuracy.low == pytest.approx(at_limit.accuracy.low, abs=0.01)
 
 
-@pytest.mark.parametrize("sampling", ["iid", "exact"])
-def test_no_interval_of_an_impossible_number_is_narrow_and_possible(sampling):
+@pytest.mark.parametrize("shares_of", SHARES_OF)
+def test_no_interval_of_an_impossible_number_is_narrow_and_possible(shares_of):
     """Whatever the excess, an interval within [0, 1] is as wide as that of an estimate of 1."""
     theta, n, widths = symmetric(2, a=0.3), 400, []
     for right in range(260, 340):
-        report = evaluated([[right, n - right], [n - right, right]], theta, sampling=sampling)
+        report = evaluated([[right, n - right], [n - right, right]], theta, shares_of=shares_of)
         assert report.accuracy > 1 - 1e-9
         if report.accuracy.high <= 1:
             widths.append(report.accuracy.high - report.accuracy.low)
@@ -117,7 +117,7 @@ class Fixed(unbag.UnbagClassifier):
 
     def __init__(self, priors=None):
         super().__init__(priors)
-        self.module_, self.classes_ = None, np.array([0, 1])
+        self.module_, self.encoding_, self.classes_ = None, None, np.array([0, 1])
         self.priors_ = ClassPriors.of(priors)
 
     def _log_odds(self, X, prior):  # noqa: ARG002 - the base names it

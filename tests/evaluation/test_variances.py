@@ -5,8 +5,8 @@ import pytest
 from populations import draw_counts
 
 from unbag.evaluation import LeftInverse
-from unbag.evaluation.variances import SAMPLINGS, BagSample, class_noise
-from unbag.priors import ClassPriors, ShareErrors
+from unbag.evaluation.variances import BagSample, class_noise
+from unbag.priors import SHARES_OF, ClassPriors, ShareErrors
 
 CLASS_COUNTS = np.array(
     [[50, 30, 20], [200, 250, 50], [300, 300, 600], [10, 10, 60], [100, 50, 50], [10, 100, 10]]
@@ -18,9 +18,9 @@ CONFUSION = np.array([[0.8, 0.15, 0.05], [0.1, 0.7, 0.2], [0.05, 0.05, 0.9]])
 WEIGHTS = np.random.default_rng(0).normal(size=(5, 6, 3))
 
 
-def sample(sampling, held_out_share=None, errors=None):
-    priors = PRIORS.with_errors(errors)
-    return BagSample.of(priors, SIZES, sampling, held_out_share)
+def sample(shares_of, held_out_share=None, errors=None):
+    priors = PRIORS.with_errors(errors, shares_of)
+    return BagSample.of(priors, SIZES, held_out_share)
 
 
 def draw_parts(share, repeats, rng):
@@ -35,23 +35,23 @@ def draw_parts(share, repeats, rng):
     return np.stack(parts, axis=1), sizes
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_covariance_of_predictions(sampling):
+@pytest.mark.parametrize("shares_of", SHARES_OF)
+def test_covariance_of_predictions(shares_of):
     rng = np.random.default_rng(0)
-    covariance = sample(sampling).prediction_covariance(CONFUSION)
-    shares = draw_counts(THETA, SIZES, CONFUSION, sampling, 20_000, rng) / SIZES[:, None]
+    covariance = sample(shares_of).prediction_covariance(CONFUSION)
+    shares = draw_counts(THETA, SIZES, CONFUSION, shares_of, 20_000, rng) / SIZES[:, None]
     for m, size in enumerate(SIZES):
         measured = size * np.cov(shares[:, m].T)
         np.testing.assert_allclose(covariance[m], measured, atol=0.01)
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_variance_against_simulation(sampling):
+@pytest.mark.parametrize("shares_of", SHARES_OF)
+def test_variance_against_simulation(shares_of):
     """For weights of any functional, several at a time."""
     rng = np.random.default_rng(0)
-    shares = draw_counts(THETA, SIZES, CONFUSION, sampling, 6000, rng) / SIZES[:, None]
+    shares = draw_counts(THETA, SIZES, CONFUSION, shares_of, 6000, rng) / SIZES[:, None]
     measured = np.einsum("fmk,rmk->fr", WEIGHTS, shares).var(1)
-    np.testing.assert_allclose(sample(sampling).variance(WEIGHTS, CONFUSION), measured, rtol=0.08)
+    np.testing.assert_allclose(sample(shares_of).variance(WEIGHTS, CONFUSION), measured, rtol=0.08)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
@@ -59,7 +59,7 @@ def test_parts_of_exact_bags_against_simulation(share):
     rng = np.random.default_rng(0)
     tables, sizes = draw_parts(share, 6000, rng)
     shares = tables / sizes[:, None]
-    part = BagSample.of(PRIORS, sizes, "exact", sizes / SIZES)
+    part = BagSample.of(PRIORS.with_errors(shares_of="rows"), sizes, sizes / SIZES)
     measured = np.einsum("fmk,rmk->fr", WEIGHTS, shares).var(1)
     np.testing.assert_allclose(part.variance(WEIGHTS, CONFUSION), measured, rtol=0.08)
     for m, n in enumerate(sizes):
@@ -70,31 +70,31 @@ def test_parts_of_exact_bags_against_simulation(share):
 def test_class_noise_of_parts():
     """Between that of exact counts, for whole bags, and of free draws, for a part of nothing."""
     counts = np.array([1.0, 20.0, 50.0])
-    np.testing.assert_array_equal(class_noise("iid", counts), 1)
-    np.testing.assert_array_equal(class_noise("exact", counts), 0)
-    np.testing.assert_array_equal(class_noise("exact", counts, 1.0), 0)
-    np.testing.assert_allclose(class_noise("exact", counts, 0.5), [1, 20 / 39, 50 / 99])
+    np.testing.assert_array_equal(class_noise("population", counts), 1)
+    np.testing.assert_array_equal(class_noise("rows", counts), 0)
+    np.testing.assert_array_equal(class_noise("rows", counts, 1.0), 0)
+    np.testing.assert_allclose(class_noise("rows", counts, 0.5), [1, 20 / 39, 50 / 99])
     by_bag = np.array([0.2, 1.0, 0.25])
-    np.testing.assert_allclose(class_noise("exact", counts, by_bag), [1, 0, 150 / 199])
-    np.testing.assert_allclose(class_noise("exact", counts, 1e-9), 1, atol=1e-8)
+    np.testing.assert_allclose(class_noise("rows", counts, by_bag), [1, 0, 150 / 199])
+    np.testing.assert_allclose(class_noise("rows", counts, 1e-9), 1, atol=1e-8)
 
 
 def test_exact_counts_vary_less_and_not_at_all_for_a_perfect_model():
-    free, exact = (sample(s).variance(WEIGHTS, CONFUSION) for s in SAMPLINGS)
+    free, exact = (sample(s).variance(WEIGHTS, CONFUSION) for s in ("population", "rows"))
     assert (exact < free).all()
-    np.testing.assert_allclose(sample("exact").variance(WEIGHTS, np.eye(3)), 0, atol=1e-15)
-    assert (sample("iid").variance(WEIGHTS, np.eye(3)) > 0).all()
-    half = sample("exact", 0.5).variance(WEIGHTS, CONFUSION)
+    np.testing.assert_allclose(sample("rows").variance(WEIGHTS, np.eye(3)), 0, atol=1e-15)
+    assert (sample("population").variance(WEIGHTS, np.eye(3)) > 0).all()
+    half = sample("rows", 0.5).variance(WEIGHTS, CONFUSION)
     assert ((exact < half) & (half < free)).all()
 
 
 @pytest.mark.parametrize("held_out_share", [None, 0.3])
-@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("shares_of", SHARES_OF)
 @pytest.mark.parametrize("with_errors", [False, True])
-def test_variance_of_one_column_is_the_general_one(sampling, with_errors, held_out_share):
+def test_variance_of_one_column_is_the_general_one(shares_of, with_errors, held_out_share):
     rng = np.random.default_rng(0)
     errors = ShareErrors.of(rng.uniform(0, 0.03, THETA.shape)) if with_errors else None
-    bags = sample(sampling, held_out_share, errors)
+    bags = sample(shares_of, held_out_share, errors)
     weights = np.zeros((6, 3))
     weights[:, 1] = rng.normal(size=6)
     expected = bags.variance(weights, CONFUSION)
@@ -114,6 +114,6 @@ def test_variance_from_errors_of_the_priors_against_simulation():
     errors = ShareErrors.of(np.full(THETA.shape, 0.004 * (2 / 3) ** 0.5))
     weights = LeftInverse(PRIORS, SIZES).weights(np.diag(pi))
     with_errors, without = (
-        sample("iid", errors=e).variance(weights, CONFUSION) for e in (errors, None)
+        sample("population", errors=e).variance(weights, CONFUSION) for e in (errors, None)
     )
     assert with_errors - without == pytest.approx(np.var(estimates), rel=0.1)

@@ -104,7 +104,7 @@ def test_bags():
 
 OPTIONS = {
     "level": [0.5, 0.99, 0, 1, -1, np.nan, "x", None],
-    "sampling": ["iid", "exact", "x", None],
+    "shares_of": ["rows", "population", "x", None],
     "inverse": ["size-weighted", "least-squares", "x"],
     "test_prior": [None, None, "pooled", [1], [np.nan, 1], {"x": 1}],
     "cost": [None, None, "eye", [[1]], "x"],
@@ -145,7 +145,7 @@ def test_estimates():
                 priors,
                 X=X,
                 bag_ids=ids,
-                **{n: o for n, o in options.items() if n in ("level", "sampling")},
+                **{n: o for n, o in options.items() if n in ("level", "shares_of")},
             )
         )
         if other is None:
@@ -206,7 +206,7 @@ def test_fits():
             assert np.isfinite(chances).all()
             np.testing.assert_allclose(chances.sum(1), 1)
             assert (fit.predict(given) == fit.classes_[chances.argmax(1)]).all()
-            shares, error = outcome(lambda: unbag.estimate_prior(fit, given, n_bootstrap=3))
+            shares, error = outcome(lambda: unbag.estimate_prior(fit, given))
             if error is None:
                 assert sum(map(float, shares.shares)) == pytest.approx(1)
         if rng2.random() < 0.2:

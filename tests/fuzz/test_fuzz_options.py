@@ -100,9 +100,9 @@ VALUES = ["", "0", "1", "-1", "2", "1e9", "nan", "inf", str(2**70), "0.5", "x", 
           "age", "city", "id", "yes=0.3,no=0.7", "yes=1", "yes=nan,no=1", "=", "prop", "u-prr",
           "exact", "iid", "cpu", "auto", "linear", "../x", "ü", "alpha=0.5", "set=x"]  # fmt: skip
 OPTIONS = {
-    "inspect": ["--bag", "--columns", "--leave-out", "--sampling", "--level", "--seed", "--json"],
+    "inspect": ["--bag", "--columns", "--leave-out", "--shares-of", "--level", "--seed", "--json"],
     "predict": ["--key", "--prior", "--device", "--no-probabilities", "--json", "--overwrite"],
-    "evaluate": ["--bag", "--sampling", "--level", "--title", "--json", "--overwrite"],
+    "evaluate": ["--bag", "--shares-of", "--level", "--title", "--json", "--overwrite"],
     "fit": [
         "--method",
         "--epochs",
@@ -114,7 +114,7 @@ OPTIONS = {
         "--test-prior",
         "--set",
         "--seed",
-        "--sampling",
+        "--shares-of",
         "--model",
         "--json",
     ],

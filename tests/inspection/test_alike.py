@@ -85,10 +85,10 @@ def test_what_cannot_be_tested_is_said():
 def test_without_rank_the_columns_there_are_tested():
     theta = np.repeat([[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]], 2, axis=0)
     X, bag = rows_of(theta, 60)
-    assert alike_test(X, bag, theta, sampling="exact").sampling == "iid"
+    assert alike_test(X, bag, theta, shares_of="rows").sampling == "iid"
     assert alike_test(X, bag, theta).p_value > 0.01
     X[bag == 2] += 1
-    inspection = inspect(theta, X=X, bag_ids=bag, sampling="exact")
+    inspection = inspect(theta, X=X, bag_ids=bag, shares_of="rows")
     assert inspection.alike.p_value < 1e-6
     assert any("took rows as drawn at random" in note for note in inspection.notes)
 

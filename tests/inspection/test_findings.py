@@ -19,9 +19,9 @@ def test_the_report_reads_well():
         "  sum of absolute weights  2.8 (1 with labels)",
         "  accuracy without labels  ± 8.7 points (95% interval), ± 4.8 points if class counts are "
         "exact",
-        "  rows for ± 1 point       75,155, 7,516 to 30,062 per bag",
+        "  rows for ± 1 point       75,298, 7,530 to 30,119 per bag",
         "  if shares are 1% off     ± 0.68 points",
-        "  with the errors given    ± 2.5 points",
+        "  with the errors given    ± 2.4 points",
         "  - Even with all rows held out, the accuracy could be estimated to ± 8.7 points only. "
         "3 times as many rows, about 3,000, give ± 5 points. Bags whose shares differ more help "
         "as well.",

@@ -54,7 +54,7 @@ def test_the_order_of_bags_does_not_matter(case, random):
         ({"bag_ids": ["north"], "X": [[np.nan]]}, "X must be finite"),
         ({"test_prior": [0.5, 0.5]}, "test_prior must be 3 shares"),
         ({"level": 1.0}, r"level must be a number in \(0, 1\)"),
-        ({"sampling": "free"}, "sampling must be one of 'iid', 'exact'"),
+        ({"shares_of": "free"}, "shares_of must be one of 'rows', 'population'"),
     ],
 )
 def test_bad_input_says_what_is_wrong(arguments, message):

@@ -4,7 +4,7 @@ from pathlib import Path
 from study.checks.inspection import case_table
 from unbag.inspection import rules
 
-PAGE = Path(__file__).parents[2] / "docs/guide/inspect.md"
+PAGE = Path(__file__).parents[2] / "docs/records/inspection.md"
 
 
 def test_the_page_shows_the_cases_as_they_are():

@@ -61,13 +61,10 @@ class TestCategories:
         ("values", "words"),
         [
             ([f"id{i}" for i in range(1000)], "1,000 different values in 1,000 rows, all"),
-            ([f"id{i // 2}" for i in range(1000)], "500 different values in 1,000 rows, all"),
-            (["a"] * 400 + [f"id{i}" for i in range(600)], "most of them rare"),
-            (["long " * 50, "text " * 50] * 10, "text of 250 characters on average"),
             ([f"{i}" for i in range(60_000)], "more than 50,000 different values"),
         ],
     )
-    def test_ids_and_text(self, fit, values, words):
+    def test_ids(self, fit, values, words):
         encoding = fit({"x": values, "y": many([1, 2, 1], len(values))})
         assert encoding.feature_names == ("y",)
         assert words in encoding.left_out["x"]
@@ -76,7 +73,8 @@ class TestCategories:
     def test_named_columns_are_used_if_at_all_possible(self, fit):
         rare = ["a"] * 400 + [f"id{i}" for i in range(600)]
         assert fit({"x": rare}, columns=["x"]).feature_names == ("x=a", "x is another")
-        assert fit({"x": ["a" * 200, "b" * 200] * 9}, columns=["x"]).n_features == 2
+        assert fit({"x": rare}).feature_names == ("x=a", "x is another")
+        assert fit({"x": ["a" * 200, "b" * 200] * 9}).n_features == 2
         with pytest.raises(InvalidInputError, match=r"column 'x' .* can be encoded.* all of them"):
             fit({"x": [f"id{i}" for i in range(1000)]}, columns=["x"])
 
@@ -99,7 +97,7 @@ class TestEmptyText:
         assert "20 of 40 values of column 'x' are missing" in encoding.notes[0]
         text = "x,y\n" + 'a,1.5\n"",2.5\nb,1.5\n,2.5\n' * 10
         csv = read_rows(write(tmp_path / "a.csv", text))
-        assert csv.encoding == encoding
+        assert csv.encoding.encoders == encoding.encoders
         np.testing.assert_array_equal(csv.X, encode(encoding, self.COLUMNS))
         assert csv.X[:4, :3].tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 1]]
 

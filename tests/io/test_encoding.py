@@ -165,8 +165,23 @@ class TestProperties:
 
 NUMBER = {"kind": "number", "column": "x", "mean": 0.0, "scale": 1.0, "quantity": "number"}
 CATEGORY = {"kind": "category", "column": "x", "levels": ["a"], "others": False}
-DATE = {"kind": "date", "column": "x", "mean": 0.0, "scale": 1.0, "cycles": [], "zoned": False}
-WHOLE = {"kind": "table", "format": 1, "encoders": [NUMBER], "left_out": {}, "notes": []}
+DATE = {
+    "kind": "date",
+    "column": "x",
+    "mean": 0.0,
+    "scale": 1.0,
+    "cycles": [],
+    "zoned": False,
+    "form": "",
+}
+WHOLE = {
+    "kind": "table",
+    "format": 1,
+    "encoders": [NUMBER],
+    "left_out": {},
+    "notes": [],
+    "seen": {},
+}
 
 
 class TestFromDict:

@@ -319,8 +319,8 @@ def test_bad_files(write, content, bag, message):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("shares.xlsx", "a .csv or .parquet file, got '.xlsx'; save the sheet as CSV."),
-        ("shares", "a .csv or .parquet file, got ''; rename it"),
+        ("shares.ods", "a .csv, .csv.gz, .parquet or .xlsx file, got '.ods'; rename it"),
+        ("shares", "parquet or .xlsx file, got ''; rename it"),
         ("shares.parquet", "a whole, readable Parquet file, got Parquet magic bytes"),
     ],
 )

@@ -12,9 +12,13 @@ SAMPLES = Path(__file__).parent / "samples"
 
 
 @pytest.mark.parametrize("name", ["table", "array", "images"])
-def test_json_is_the_same(name):
+def test_json_is_the_same_but_for_what_is_new(name):
     values = json.loads((SAMPLES / f"{name}.json").read_text(encoding="utf-8"))
-    assert encoding_from_dict(values).to_dict() == values
+    read = encoding_from_dict(values).to_dict()
+    assert read.pop("seen", {}) == {}
+    for encoder in read.get("encoders", ()):
+        assert encoder.pop("form", "") == ""
+    assert read == values
 
 
 def test_features_are_the_same():

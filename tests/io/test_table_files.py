@@ -36,9 +36,9 @@ class TestFiles:
         refused([], "at least one file or folder")
         refused(tmp_path / "no.csv", "no.csv", "existing file")
         refused(tmp_path, "folder", "got none")
-        write(tmp_path / "a.xlsx", "")
-        refused(tmp_path, "a.xlsx", ".parquet, .pq, .csv or .tsv")
-        refused(tmp_path / "a.xlsx", "the suffix '.xlsx'")
+        write(tmp_path / "a.ods", "")
+        refused(tmp_path, "a.ods", ".parquet, .pq, .csv, .tsv, ")
+        refused(tmp_path / "a.ods", "the suffix '.ods'")
 
     def test_same_file_twice(self, tmp_path):
         file = write(tmp_path / "a.csv", "x\n1\n")
@@ -47,7 +47,7 @@ class TestFiles:
     def test_mixed_kinds(self, tmp_path):
         write(tmp_path / "a.csv", "x\n1\n")
         pq.write_table(pa.table({"x": [1]}), tmp_path / "b.parquet")
-        refused(tmp_path, "all Parquet or all CSV", "'a.csv' and 'b.parquet'")
+        refused(tmp_path, "all of one kind", "'a.csv' and 'b.parquet'")
 
     @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
     def test_empty_file(self, tmp_path, name):

@@ -115,3 +115,8 @@ def test_the_classifier_tells_what_was_chosen(priors, expected):
     assert clf.settings_ == get_method(expected).settings
     assert clf.method == "auto"
     assert clf.predict(bags.X[:2]).shape == (2,)
+
+
+def test_a_learner_is_checked_at_once():
+    with pytest.raises(InvalidInputError, match="learner must be"):
+        Auto(learner=42)

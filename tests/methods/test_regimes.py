@@ -20,4 +20,4 @@ def test_the_table(weak, sequential, networks, folds, rounds, step, sharpening):
     assert (regime.step, regime.sharpening) == (step, sharpening)
     slow = weak and not sequential
     assert (regime.start_rate, regime.start_decay) == ((1e-3, 3e-3) if slow else (2e-3, None))
-    assert regime.tolerance.keeps_best == weak
+    assert regime.keeps_best == weak

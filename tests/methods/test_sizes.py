@@ -7,6 +7,7 @@ from small_jobs import THETA, WEAK
 import unbag
 from unbag.methods import (
     Job,
+    MatchedLikelihood,
     Prop,
     default_batch_size,
     default_epochs,
@@ -92,3 +93,16 @@ def test_trainings_on_soft_labels():
     assert soft_batch_size(100, 10) == 10
     assert [soft_epochs(n) for n in (20, 1_000, 60_000)] == [150, 140, 12]
     assert [soft_weight_decay(n) for n in (280, 28_000)] == pytest.approx([0.01, 0.001])
+
+
+def test_a_batch_size_that_is_given_is_taken():
+    bags = unbag.Bags(np.zeros((900, 2)), np.arange(900) % 3, THETA)
+    sizes = [MatchedLikelihood().replica(Job(bags, batch_size=b)).batch_size for b in (None, 70)]
+    assert sizes == [450, 70]
+
+
+@pytest.mark.parametrize(("epochs", "share", "expected"), [(40, 0.25, 10), (40, 0.001, 1)])
+def test_a_first_look_takes_a_share_of_the_epochs(epochs, share, expected):
+    bags = unbag.Bags(np.zeros((900, 2)), np.arange(900) % 3, THETA)
+    assert Prop().shorten(Job(bags, epochs=epochs), share).epochs == expected
+    assert Prop().shorten(Job(bags), share).epochs == max(1, round(share * default_epochs(900)))

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.datasets import load_iris
 
 import unbag
-from unbag.evaluation import reliability_diagram
+from unbag.evaluation import Importances, reliability_diagram
 
 DATE = datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.UTC)
 BAGS = ["north", "south", "east", "west", "centre", "coast", "hills"]
@@ -25,7 +25,16 @@ HOSTILE_BAGS = [
     "javascript:alert(3)'\"&amp;{}{{ 7 * 7 }}",
 ]
 HOSTILE_CLASSES = ["<b>bold</b>", "قطة", "y\"'`quote"]
+
+
+def importances(columns):
+    """Importances of columns, each half of the one before."""
+    increase = 0.4 / 2.0 ** np.arange(len(columns))
+    return Importances(tuple(columns), increase, increase / 10, 1.0, 0.5, 60, 2)
+
+
 ATTACK = {
+    "importances": importances(HOSTILE_BAGS),
     "title": HOSTILE_BAGS[2],
     "warnings": HOSTILE_BAGS,
     "data": {
@@ -73,6 +82,7 @@ class Run:
             "reliability": reliability_diagram(
                 self.probabilities, self.held_out_ids, priors=self.priors
             ),
+            "importances": importances(["a", "b", "c", "d"]),
             "data": {
                 "files": ["rows.parquet", "more.parquet"],
                 "rows": 300,

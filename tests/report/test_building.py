@@ -33,8 +33,10 @@ def test_what_is_not_known_is_none(run):
     assert [key for key, part in bare.items() if part is None] == [
         "headline",
         "confusion",
+        "groups",
         "drift",
         "bag_shares",
+        "columns",
         "inspection",
         "data",
     ]

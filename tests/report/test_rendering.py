@@ -95,8 +95,8 @@ def test_a_section_is_a_function_a_template_and_a_line(run, monkeypatch):
 
 def test_a_template_that_names_what_is_not_there_fails(run):
     report = build_report(**run.content())
-    del report["headline"]["sampling"]
-    with pytest.raises(jinja2.UndefinedError, match="sampling"):
+    del report["headline"]["shares_of"]
+    with pytest.raises(jinja2.UndefinedError, match="shares_of"):
         render_html(report)
 
 

@@ -1,11 +1,13 @@
 """The parts of the content, section by section."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from small_run import DATE, rename, without_history
+from small_run import DATE, importances, rename, without_history
 
 import unbag
-from unbag.report import build_report
+from unbag.report import build_report, render_html
 from unbag.report.sections.results import confusion
 from unbag.report.sources import Sources
 
@@ -170,6 +172,7 @@ def test_intervals_of_confusion_cells_cover(run):
             training_bag_ids=None,
             watched=None,
             reliability=None,
+            importances=None,
             data=None,
             warnings=[],
             date=DATE,
@@ -207,3 +210,17 @@ def test_citation(run):
     citation = build_report(**run.content())["citation"]
     assert "Tang" in citation["paper_bibtex"]
     assert "year    = {2026}" in citation["software_bibtex"]
+
+
+def test_columns_are_shares_of_what_all_tell_together(run):
+    part = build_report(**run.content())["columns"]
+    assert [line["column"] for line in part["largest"]] == ["a", "b", "c", "d"]
+    assert [line["share"] for line in part["largest"]] == pytest.approx([0.8, 0.4, 0.2, 0.1])
+    page = render_html(build_report(**run.content()))
+    assert "80%" in page[page.index('id="columns"') :]
+
+
+def test_columns_of_a_model_that_tells_nothing(run):
+    useless = replace(importances(["a"]), gain=-0.1)
+    page = render_html(build_report(**run.content(importances=useless)))
+    assert "no column can be said to matter" in page

@@ -38,6 +38,7 @@ def test_intervals_where_bags_share_rows(sampling):
     rng = np.random.default_rng(0)
     k, n, repeats = 5, 600, 400
     theta = symmetric(k, a=0.5)
+    told = ClassPriors(theta, shares_of="rows" if sampling == "exact" else "population")
     label = np.repeat(np.arange(k), n // k)
     confusion = 0.85 * np.eye(k) + 0.15 / k
     truth = confusion[0, 0]
@@ -48,9 +49,7 @@ def test_intervals_where_bags_share_rows(sampling):
         )
         record = bags.X[:, 0]
         predicted = (rng.random((n, 1)) > confusion[label].cumsum(1)).sum(1)[record]
-        report = evaluate_predictions(
-            predicted, bags.bag_ids, priors=theta, sampling=sampling, row_ids=record
-        )
+        report = evaluate_predictions(predicted, bags.bag_ids, priors=told, row_ids=record)
         hits += report.accuracy.low <= truth <= report.accuracy.high
         shared += len(np.unique(record)) < 0.8 * len(record)
     assert shared == repeats
@@ -65,10 +64,10 @@ def test_intervals_where_a_part_of_exact_bags_is_held_out(share, accuracy, k, si
     rng, repeats = np.random.default_rng(0), 1500
     counts = np.rint(size * symmetric(k, a=0.4)).astype(int)
     whole, held_out = counts.sum(1), np.rint(share * counts.sum(1)).astype(int)
-    priors = ClassPriors(counts, normalize=True)
+    priors = ClassPriors(counts, normalize=True, shares_of="rows")
     confusion = accuracy * np.eye(k) + (1 - accuracy) / (k - 1) * (1 - np.eye(k))
-    sample = BagSample.of(priors, held_out, "exact", held_out / whole)
-    ignored = BagSample.of(priors, held_out, "exact")
+    sample = BagSample.of(priors, held_out, held_out / whole)
+    ignored = BagSample.of(priors, held_out)
     hits = np.zeros(2)
     for _ in range(repeats):
         classes = [

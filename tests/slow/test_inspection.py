@@ -19,7 +19,7 @@ def test_false_alarms_are_as_rare_as_they_claim(shape, skewed):
     free = inspection.rate(REPEATS, shape, 60, skewed=skewed, seed=10)
     assert LOW < free < HIGH
     counts = {"skewed": skewed, "exact": True}
-    exact = inspection.rate(REPEATS, shape, 60, **counts, sampling="exact", seed=11)
+    exact = inspection.rate(REPEATS, shape, 60, **counts, shares_of="rows", seed=11)
     assert LOW < exact < HIGH
     careful = inspection.rate(REPEATS, shape, 60, **counts, seed=12)
     assert careful < 5

@@ -200,10 +200,10 @@ def test_agreement_is_within_points_or_deviations(tmp_path):
     assert list(by_dataset) == ["near, by dataset", "Pendigits"]
     assert rows_of(by_dataset)[:2] == [("`biased`", "1 of 2"), ("`prop`", "1 of 1")]
     rows = {row[0]: row[1:] for row in rows_of(table)}
-    assert rows["`prop`"] == ("1 of 1", "+2.15", "")
-    assert rows["`u-prr`"] == ("0 of 1", "+1.55", "")
-    assert rows["`biased`"] == ("1 of 2", "+1.08", "")
-    assert rows["`u-stop`"] == ("0 of 0", "—", "")
+    assert rows["`prop`"] == ("1 of 1", "+2.15", "1, 0", "")
+    assert rows["`u-prr`"] == ("0 of 1", "+1.55", "1, 0", "")
+    assert rows["`biased`"] == ("1 of 2", "+1.08", "1, 0", "")
+    assert rows["`u-stop`"] == ("0 of 0", "—", "0, 0", "")
     assert rows["all"][0] == "2 of 4"
 
 

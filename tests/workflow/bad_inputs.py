@@ -124,6 +124,7 @@ def _without_encoding(folder: Path) -> None:
 
     clf = load_model(folder / "model")
     clf.encoding_ = None
+    del clf.feature_names_in_  # those of columns, of which it knows nothing now
     clf.save(folder / "plain")
 
 
@@ -174,8 +175,8 @@ BAD_INPUTS = [
     BadInput(
         "rows",
         "a file of another kind",
-        FIT.replace("rows.parquet", "a.xlsx"),
-        text("a.xlsx", "PK"),
+        FIT.replace("rows.parquet", "a.ods"),
+        text("a.ods", "PK"),
     ),
     BadInput("rows", "a name without suffix", FIT.replace("rows.parquet", "a"), text("a", "1")),
     BadInput("rows", "text called Parquet", FIT, text("rows.parquet", "age,district\n1,north\n")),
@@ -285,8 +286,8 @@ BAD_INPUTS = [
     BadInput(
         "priors",
         "a file of another kind",
-        FIT.replace("shares.csv", "shares.xlsx"),
-        text("shares.xlsx", "PK"),
+        FIT.replace("shares.csv", "shares.ods"),
+        text("shares.ods", "PK"),
     ),
     BadInput(
         "priors",
@@ -415,7 +416,7 @@ BAD_INPUTS = [
     BadInput("options", "a device that is not there", f"{FIT} --device cuda:99"),
     BadInput("options", "an unknown precision", f"{FIT} --precision half"),
     BadInput("options", "a level in percent", f"{FIT} --level 95"),
-    BadInput("options", "an unknown sampling", f"{INSPECT} --sampling census"),
+    BadInput("options", "shares of something unknown", f"{INSPECT} --shares-of census"),
     BadInput("options", "a test prior without shares", f"{FIT} --test-prior yes,no"),
     BadInput("options", "a test prior that is no number", f"{FIT} --test-prior yes=half,no=half"),
     BadInput("options", "a test prior of other classes", f"{FIT} --test-prior yes=0.3,maybe=0.7"),

@@ -24,6 +24,7 @@ import unbag
 from run_command import content, run
 from small_files import QUICK, train
 from unbag import files
+from unbag.cli.common import say
 from unbag.exceptions import (
     DiscardedWorkWarning,
     InvalidInputError,
@@ -411,6 +412,29 @@ def test_a_full_disk_while_saving_names_the_cause(folder, monkeypatch):
 
 
 # ----------------------------------------------------------------------------- odd outputs and keys
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "fit rows.parquet --bag district --priors shares.csv --output loop/x",
+        "predict model rows.csv --output loop/x.csv",
+        "evaluate model other.parquet --report loop/x.html",
+        "export model --output loop/x.onnx",
+    ],
+)
+def test_a_link_to_itself_as_output(command):
+    Path("loop").symlink_to("loop")
+    result = run(command)
+    assert result.exit_code == 1
+    assert "Too many levels of symbolic links" in result.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_closed_standard_output(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    say("nothing")
 
 
 def test_fit_into_the_current_folder(folder, monkeypatch):

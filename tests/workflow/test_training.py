@@ -7,6 +7,7 @@ import tomllib
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -113,7 +114,7 @@ def test_options_of_training_reach_the_classifier(folder):
         early_stopping=True,
         n_iter_no_change=1,
         calibrate=True,
-        sampling="exact",
+        shares_of="rows",
         level=0.8,
         title="Mine",
     )
@@ -122,7 +123,7 @@ def test_options_of_training_reach_the_classifier(folder):
     np.testing.assert_allclose(clf.test_prior_, [0.1, 0.9])
     assert clf.best_epoch_ is not None
     assert clf.calibration_ is not None
-    assert (trained.evaluation.level, trained.evaluation.sampling) == (0.8, "exact")
+    assert (trained.evaluation.level, trained.evaluation.shares_of) == (0.8, "rows")
     assert trained.classifier.encoding_.columns == ("age", "city")
     assert json.loads((folder / "new" / "report.json").read_text())["title"] == "Mine"
 
@@ -224,9 +225,9 @@ def test_settings_are_checked_before_files_are_read(folder, make, name):
 @pytest.mark.parametrize(
     ("make", "wrong"),
     [
-        (fit_files, {"sampling": "census"}),
+        (fit_files, {"shares_of": "census"}),
         (fit_files, {"level": 95}),
-        (inspect_files, {"sampling": "census"}),
+        (inspect_files, {"shares_of": "census"}),
         (inspect_files, {"level": 95}),
         (tune_files, {"scoring": "error"}),
         (tune_files, {"trials": 0}),
@@ -434,7 +435,53 @@ def test_inspection_is_that_of_python():
     rows = read_rows("rows.parquet", bag="district", leave_out=["age"])
     priors = unbag.ClassPriors(SHARES, list(BAGS), ["yes", "no"])
     sizes = [int((rows.bag_ids == bag).sum()) for bag in BAGS]
-    direct = unbag.inspect(priors, sizes, X=rows.X, bag_ids=rows.bag_ids)
+    columns = rows.encoding.feature_columns
+    direct = unbag.inspect(priors, sizes, X=rows.X, bag_ids=rows.bag_ids, columns=columns)
     assert str(result.inspection) == str(direct)
     assert "age" not in result.features
     json.dumps(result.to_dict(), allow_nan=False)
+
+
+class TestColumnsThatTellTheBag:
+    """A date where bags are days, or an id, is left out unless it is asked for."""
+
+    @pytest.fixture
+    def with_copy(self, folder):  # noqa: ARG002 - it moves to the folder
+        frame = pd.read_parquet("rows.parquet")
+        codes = {bag: i for i, bag in enumerate(BAGS)}
+        noise = np.random.default_rng(0).uniform(0, 0.1, len(frame))
+        frame["height"] = frame["district"].map(codes).to_numpy(float) + noise
+        frame.to_parquet("copy.parquet")
+
+    @pytest.mark.usefixtures("with_copy")
+    def test_it_is_left_out_with_a_note_in_inspect_and_fit(self):
+        inspected = inspect_files("copy.parquet", bag="district", priors="shares.csv", seed=3)
+        assert "height" not in inspected.features
+        assert inspected.inspection.bag_features == {}
+        (note,) = [note for note in inspected.notes if "height" in note]
+        assert "Column 'height' is left out: it tells which bag a row is in" in note
+        assert "--keep" in note
+        trained = fit_files("copy.parquet", output="left", **OPTIONS)
+        assert note in trained.notes
+        assert "height" not in trained.classifier.encoding_.columns
+        report = json.loads((trained.folder / "report.json").read_text())
+        assert "tells which bag" in report["data"]["left_out"]["height"]
+        assert (
+            report["answers"]["questions"][2]["answer"]
+            == f"{trained.verdict.verdict.capitalize()}."
+        )
+        assert trained.to_dict()["model_verdict"]["verdict"] == trained.verdict.verdict
+
+    @pytest.mark.usefixtures("with_copy")
+    @pytest.mark.parametrize("how", ["keep", "columns"])
+    def test_it_can_be_kept(self, how):
+        options = {"keep": ["height"]} if how == "keep" else {"columns": ["age", "height"]}
+        inspected = inspect_files("copy.parquet", bag="district", priors="shares.csv", **options)
+        assert "height" in inspected.features
+        assert list(inspected.inspection.bag_features) == ["height"]
+        assert any("'height' tells which bag" in r for r in inspected.inspection.reasons)
+
+    @pytest.mark.usefixtures("folder")
+    def test_an_unknown_column_is_an_error(self):
+        with pytest.raises(InvalidInputError, match="keep must be columns of the rows, got"):
+            inspect_files("rows.parquet", bag="district", priors="shares.csv", keep=["heigth"])

@@ -27,6 +27,10 @@ _COMMANDS = {
     ),
     "evaluate": ("using", "Evaluate a model without labels, on rows it was not trained on."),
     "predict": ("using", "Predict the class of every row of a file, however large."),
+    "show": (
+        "using",
+        "Tell what a model is: its classes, its columns, how good it is, and whether to trust it.",
+    ),
     "export": ("using", "Write a model as ONNX, checked against the original."),
     "datasets": ("datasets", "Download the benchmark datasets, or list them."),
     "bench": ("bench", ""),

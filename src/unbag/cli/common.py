@@ -1,9 +1,12 @@
 """What the commands share."""
 
+import atexit
 import json
 import logging
 import re
+import shutil
 import sys
+import tempfile
 import tomllib
 import traceback
 import unicodedata
@@ -11,6 +14,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -103,7 +107,7 @@ def running(options: Mapping[str, Any], stopped: str = "Stopped.") -> Iterator[N
 def say(text: str = "") -> None:
     """Print text on standard output; signs that would steer the terminal are shown as codes."""
     _PRINTED.info(text)
-    encoding = sys.stdout.encoding or "utf-8"
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # none where it is closed
     typer.echo(_harmless(text).encode(encoding, "backslashreplace").decode(encoding))
 
 
@@ -186,9 +190,25 @@ def for_workflow(options: Mapping[str, Any]) -> dict[str, Any]:
     arguments["verbose"] = not (options["as_json"] or options["quiet"])
     if "method_settings" in arguments:  # pairs, as a list is what typer hands on
         arguments["method_settings"] = dict(arguments["method_settings"] or ())
+    if "rows" in arguments:
+        arguments["rows"] = [_from_standard_input(path) for path in arguments["rows"]]
     for name in {"prior", "test_prior"} & arguments.keys():
         arguments[name] = parse_shares(name, arguments[name])
     return arguments
+
+
+def _from_standard_input(path: Path) -> Path:
+    """Keep what comes from standard input in a file until the command ends, where a path is -."""
+    if str(path) != "-":
+        return path
+    folder = tempfile.mkdtemp(prefix="unbag-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    start = sys.stdin.buffer.read(4)
+    file = Path(folder, "stdin.parquet" if start == b"PAR1" else "stdin.csv")
+    with file.open("wb") as copy:
+        copy.write(start)
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+    return file
 
 
 def parse_settings(given: Sequence[str]) -> dict[str, Any]:

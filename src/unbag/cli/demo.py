@@ -61,10 +61,15 @@ def demo(
             row.method,
             f"{100 * row.test_error:.1f}",
             f"{100 * row.label_free_error:.1f}",
-            f"{100 * row.best_test_error:.1f}",
-            str(row.epochs),
+            "" if row.best_test_error is None else f"{100 * row.best_test_error:.1f}",
+            "" if row.epochs is None else str(row.epochs),
         )
     console.print(table)
+    console.print(
+        "The first line is what `unbag fit` and UnbagClassifier do by themselves; the others are "
+        "methods of the paper.",
+        highlight=False,
+    )
     console.print(
         "The label-free estimate uses held-out rows of the bags and the class shares alone; "
         "the true error needs labels and is shown as a check."

@@ -102,7 +102,7 @@ LogFile = option(Path | None, "Append all that is printed to a file, with the ti
 
 _ROWS = (
     "Files or folders of rows: Parquet, CSV, JSON lines, Feather or Excel; or one .npz file. "
-    "- reads CSV from standard input."
+    "- reads CSV or Parquet from standard input."
 )
 _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the help
     "rows": Annotated[list[Path], typer.Argument(metavar="ROWS", help=_ROWS)],
@@ -113,7 +113,19 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
     "columns": option(
         list[str] | None, "Learn from this column; may be repeated.", "all", group=_DATA
     ),
+    "by": option(
+        str | None,
+        "A column of groups whose accuracy and shares are estimated too.",
+        False,
+        group=_DATA,
+    ),
     "leave_out": option(list[str], "Do not use this column; may be repeated.", False, group=_DATA),
+    "keep": option(
+        list[str],
+        "Use this column though it tells which bag a row is in; may be repeated.",
+        False,
+        group=_DATA,
+    ),
     "key": option(
         list[str], "Copy this column to the output; may be repeated.", "row number", group=_DATA
     ),
@@ -195,11 +207,13 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
         "if there are 50 per class",
         group=_TRAINING,
     ),
-    "sampling": option(
-        str,
-        "iid: rows were drawn freely; exact: class counts match the shares, as in a census.",
+    "shares_of": option(
+        str | None,
+        "rows: the shares are of these very rows, as in a census; population: rows are a sample.",
+        "as the priors say",
         group=_TRAINING,
     ),
+    "sampling": option(str | None, "Replaced by --shares-of.", False, group=_TRAINING),
     "level": option(float, "The confidence level of the intervals.", group=_TRAINING),
     "precision": option(
         str, "The precision of training: float32, tf32, bf16 or float64.", group=_TRAINING

@@ -1,4 +1,4 @@
-"""The commands ``unbag inspect``, ``evaluate``, ``predict`` and ``export``."""
+"""The commands ``unbag inspect``, ``evaluate``, ``predict``, ``show`` and ``export``."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,10 +16,10 @@ from unbag.cli.common import (
 )
 from unbag.cli.options import AsJson, Config, ModelFolder, Overwrite, option, with_options_of
 from unbag.estimator import export_onnx, load_model
-from unbag.workflow import evaluate_files, inspect_files, predict_files
+from unbag.workflow import evaluate_files, inspect_files, predict_files, show_model
 from unbag.workflow.outputs import check_free, hidden_folder, hold
 
-__all__ = ["app", "evaluate", "export", "inspect", "predict"]
+__all__ = ["app", "evaluate", "export", "inspect", "predict", "show"]
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -81,11 +81,27 @@ def predict(**options: Any) -> None:
         if options["as_json"]:
             print_json(result.to_dict())
             return
+        print_notes((), result.warnings)
         before = f", {result.rows_before:,} of them by an earlier run" if result.rows_before else ""
         say(f"Predicted {result.rows:,} rows{before}. Rows predicted as each class:")
         for name, share in result.shares.items():
             say(f"  {name:<20} {share:7.2%}")
         say(f"Output: {result.output}")
+
+
+@app.command()
+@with_options_of(show_model, model=ModelFolder)
+def show(**options: Any) -> None:
+    """Tell what a model is: its classes, its columns, how good it is, and whether to trust it.
+
+    Example: unbag show model
+    """
+    with running(options):
+        result = show_model(options["model"])
+        if options["as_json"]:
+            print_json(result.to_dict())
+        else:
+            say(str(result))
 
 
 @app.command()

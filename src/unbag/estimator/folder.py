@@ -20,7 +20,14 @@ from torch import Tensor
 
 from unbag.estimator.description import FORMAT, Format
 from unbag.exceptions import ModelFolderError
-from unbag.files import new_folder, read_regular, settle_folder, was_interrupted, write_whole
+from unbag.files import (
+    new_folder,
+    read_regular,
+    real_path,
+    settle_folder,
+    was_interrupted,
+    write_whole,
+)
 from unbag.schema import SchemaError, decode
 from unbag.validation import shorten
 
@@ -217,7 +224,7 @@ def staged(path: str | os.PathLike[str], others: Collection[str] = ()) -> Iterat
     the ``others`` named are replaced or removed, and the rest is kept. Everything else is refused
     before anything is written.
     """
-    target = Path(path).resolve()
+    target = real_path(path)
     try:
         if target.is_dir():
             settle_folder(target, DESCRIPTION)

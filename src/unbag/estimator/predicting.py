@@ -50,24 +50,30 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
     output_prior_: NDArray[np.float64]
     calibration_: Calibration | None
 
-    def predict_proba(self, X: Any, prior: Any = None) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, prior: Any = None, bag_ids: Any = None) -> NDArray[np.float64]:
         r"""Class probabilities of every row, shape (n, K).
 
         Probabilities hold under ``prior``, the class shares where these rows come from; by default
         that is the test prior. The softmax η holds under the output prior o, so they are
         :math:`\eta_k \, \mathrm{prior}_k / o_k`, scaled to sum to 1.
 
+        Rows of known bags have the shares of their bag as prior where ``bag_ids`` gives the bag of
+        every row, (n,).
+
         Every number is finite. Rows for which the network overflows are a
         :class:`~unbag.exceptions.NotFiniteError`, which names them.
         """
         X = self._encoded(X)
-        log_odds = self._log_odds(X, prior)
+        log_odds = self._log_odds(X, prior, bag_ids)
         return _join(X, (torch.softmax(torch.from_numpy(part), -1).numpy() for part in log_odds))
 
-    def predict(self, X: Any, prior: Any = None) -> NDArray[Any]:
-        """Most probable class of every row, under ``prior`` (by default the test prior)."""
+    def predict(self, X: Any, prior: Any = None, bag_ids: Any = None) -> NDArray[Any]:
+        """Most probable class of every row, under ``prior`` (by default the test prior).
+
+        With ``bag_ids``, the bag of every row, the prior of a row is the shares of its bag.
+        """
         X = self._encoded(X)
-        best = _join(X, (part.argmax(1) for part in self._log_odds(X, prior)))
+        best = _join(X, (part.argmax(1) for part in self._log_odds(X, prior, bag_ids)))
         predicted: NDArray[Any] = self.classes_[best]
         return predicted
 
@@ -94,7 +100,7 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
         outside [0, 1] by more than its error.
         """
         X = self._encoded(X)
-        predicted = _join(X, (part.argmax(1) for part in self._log_odds(X, None)))
+        predicted = _join(X, (part.argmax(1) for part in self._log_odds(X)))
         ids, table = self._ids_and_priors(X, y)
         check_consistent_length(predicted, ids)
         weight = None
@@ -140,27 +146,53 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
             pieces = torch.split(rows, _CPU_ROWS if device.type == "cpu" else len(rows))
             with torch.no_grad():
                 logits = torch.cat([module(piece) for piece in pieces]).double().cpu()
-            finite = torch.isfinite(logits).all(-1).numpy()
-            if not finite.all():
-                raise NotFiniteError(tuple((start + np.flatnonzero(~finite)).tolist()))
+            _check_finite(torch.isfinite(logits).all(-1).numpy(), start)
             start += len(part)
             yield np.asarray(torch.log_softmax(logits, -1).numpy())
 
-    def _log_odds(self, X: Any, prior: Any) -> Iterator[NDArray[np.float64]]:
+    def _log_odds(
+        self, X: Any, prior: Any = None, bag_ids: Any = None
+    ) -> Iterator[NDArray[np.float64]]:
         """Log-probabilities up to a constant of rows, under a prior, in parts (c, K)."""
         check_is_fitted(self, "module_")
-        new = self.test_prior_
+        shift, row_shifts = self._shifts(X, prior, bag_ids)
+        start = 0
+        for log_odds in self._log_softmax(X):
+            stop = start + len(log_odds)
+            moved = shift if row_shifts is None else shift[row_shifts[start:stop]]
+            with np.errstate(over="ignore", invalid="ignore"):
+                if self.calibration_ is not None:
+                    log_odds = self.calibration_.apply(log_odds)
+                log_odds = np.asarray(log_odds + moved, dtype=np.float64)
+            _check_finite(np.isfinite(log_odds.max(-1)), start)  # one class at least
+            yield log_odds
+            start = stop
+
+    def _shifts(
+        self, X: Any, prior: Any, bag_ids: Any
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
+        """Give what is added to log-probabilities, (K,), or of each bag (M, K) and every row's."""
+        new, index = self.test_prior_, None
         if prior is not None:
             new = check_test_prior(prior, self.classes_, name="prior")
-        unseen = (self.output_prior_ == 0) & (new > 0)
+        if bag_ids is not None:
+            if prior is not None:
+                raise invalid("prior", "left out where bag_ids are given", "both")
+            table = self.priors_ if self.priors is None else ClassPriors.of(self.priors)
+            new, index = table.values, table.encode(bag_ids)
+            if len(index) != _num_samples(X):
+                raise invalid("bag_ids", f"one for each of {_num_samples(X)} rows", len(index))
+        unseen = (self.output_prior_ == 0) & (np.atleast_2d(new) > 0).any(0)
         if unseen.any():
             allowed = "zero for classes of which the model has seen nothing"
             raise invalid("prior", allowed, f"more for {shorten(self.classes_[unseen])}")
-        shift = prior_shift(new, self.output_prior_)
-        for log_odds in self._log_softmax(X):
-            if self.calibration_ is not None:
-                log_odds = self.calibration_.apply(log_odds)
-            yield np.asarray(log_odds + shift, dtype=np.float64)
+        return prior_shift(new, self.output_prior_), index
+
+
+def _check_finite(finite: NDArray[np.bool_], start: int) -> None:
+    """Refuse rows without finite numbers; ``start`` is the number of the first."""
+    if not finite.all():
+        raise NotFiniteError(tuple((start + np.flatnonzero(~finite)).tolist()))
 
 
 def _join(X: Any, parts: Iterator[NDArray[Any]]) -> NDArray[Any]:

@@ -9,6 +9,7 @@ from unbag.evaluation.calibration import (
 )
 from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.evaluating import evaluate, evaluate_predictions
+from unbag.evaluation.importance import Importances, permutation_importance
 from unbag.evaluation.inverses import INVERSES, LeftInverse
 from unbag.evaluation.likelihood import bag_log_loss
 from unbag.evaluation.reliability import Reliability, ReliabilityCurve, reliability_diagram
@@ -20,6 +21,7 @@ __all__ = [
     "Calibration",
     "Estimate",
     "Evaluation",
+    "Importances",
     "LeftInverse",
     "PriorEstimate",
     "Reliability",
@@ -34,5 +36,6 @@ __all__ = [
     "evaluate_predictions",
     "label_free_accuracy",
     "likeliest_temperature",
+    "permutation_importance",
     "reliability_diagram",
 ]

@@ -29,7 +29,8 @@ def label_free_accuracy(
     where :math:`V_{mk}` is the share of bag m predicted as class k and L the size-weighted
     :class:`LeftInverse` of Θ. It is the accuracy of :func:`unbag.evaluate` to the last digit. It is
     unbiased for rows that the model was not trained on, and it is not clipped: it may leave [0, 1]
-    by chance. With Θ = I it is the plain accuracy.
+    by chance. With Θ = I it is the plain accuracy. Where shares have errors, L is that of
+    :mod:`unbag.evaluation.updating`.
 
     Parameters
     ----------
@@ -52,6 +53,9 @@ def label_free_accuracy(
     """
     present, table = _predictions_in_bags(predicted, bag_index, priors, sample_weight)
     counts, priors = table.sum(1), priors.subset(present)
+    if priors.errors is not None:
+        core = Core(table, priors, BagSample.of(priors, counts), test_prior)
+        return float(OVERALL_METRICS["accuracy"].value(core.raw, core.pi))
     pi = priors.pooled(counts) if test_prior is None else test_prior
     confusion = LeftInverse(priors, counts).confusion(table / counts[:, None])
     return float(OVERALL_METRICS["accuracy"].value(confusion, pi))
@@ -74,7 +78,7 @@ def accuracy_warning(
     if sample_weight is not None:
         squares = np.bincount(bag_index, weights=sample_weight**2, minlength=priors.n_bags)
         counts = counts**2 / squares[present]
-    sample = BagSample.of(priors.subset(present), counts)
+    sample = BagSample.of(priors.subset(present).with_errors(shares_of="population"), counts)
     core = Core(table, priors.subset(present), sample, test_prior)
     accuracy = OVERALL_METRICS["accuracy"]
     value = float(accuracy.value(core.raw, core.pi))

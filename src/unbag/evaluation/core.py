@@ -26,12 +26,14 @@ from unbag.evaluation.metrics import (
 )
 from unbag.evaluation.misfit import Misfit, drift_directions, measure_misfit
 from unbag.evaluation.probabilities import clustering
+from unbag.evaluation.updating import update_inverse
 from unbag.evaluation.variances import BagSample
 from unbag.priors import ClassPriors
 
 __all__ = ["Core"]
 
 _Floats = NDArray[np.float64]
+_ROUGH_PART = 0.25  # simulated: none covers 1 to 3 points less, all of it 1 to 3 points more
 _PROJECTION_STEPS = 500
 _SMALLEST = 1e-300
 
@@ -97,10 +99,20 @@ class Core:
         self.pattern = error_pattern(
             first, self.theta, sample.counts, self.total_shares, plain.matrix
         )
-        self.sample = replace(sample, directions=drift_directions(self.pattern))
         covariance = sample.prediction_covariance(self.pattern)
-        self.inverse = LeftInverse(priors, self.counts, inverse, covariance)
+        self.inverse = update_inverse(
+            LeftInverse(priors, self.counts, inverse, covariance),
+            priors,
+            sample,
+            self.shares,
+            self.total_shares,
+        )
         self.raw = self.inverse.confusion(self.shares)
+        if priors.errors is not None:
+            self.pattern = error_pattern(
+                self.raw, self.theta, sample.counts, self.total_shares, self.inverse.matrix
+            )
+        self.sample = replace(sample, directions=drift_directions(self.pattern))
         self.path = overall_path(self.pattern, self.pooled, self.total_shares)
         self._last_path: _ClassPath | None = None
 
@@ -108,15 +120,21 @@ class Core:
     def misfit(self) -> Misfit | None:
         """How much bags disagree beyond chance; None with as many bags as classes."""
         assert self.sample.directions is not None
+        plain = LeftInverse(self.priors, self.counts)
         return measure_misfit(
             self.shares,
-            LeftInverse(self.priors, self.counts).matrix,
+            (self.inverse if self.sample.errors is not None else plain).matrix,
             replace(self.sample, drift=0.0),
             self.projected["confusion"],
             self.sample.directions,
             self.priors.bag_ids,
-            self.design_effect(self.inverse.weights(np.diag(self.pi))),
+            self.design_effect_of_accuracy,
         )
+
+    @cached_property
+    def design_effect_of_accuracy(self) -> float:
+        """Variance of the accuracy with repeated rows taken as one over that of distinct rows."""
+        return self.design_effect(self.inverse.weights(np.diag(self.pi)))
 
     def allow_misfit(self, level: float) -> None:
         """Widen all intervals from here on by the disagreement of the bags."""
@@ -237,13 +255,29 @@ class Core:
     ) -> tuple[_Floats, _Floats]:
         """Keep the part of a path on which both are defined, (G',); repeated rows vary more."""
         usable = np.isfinite(values) & np.isfinite(variances)
-        return values[usable], variances[usable] * self.design_effect(at_pattern)
+        repeated = variances[usable] * self.design_effect(at_pattern)
+        return values[usable], repeated + self.unknown_confusion(at_pattern)
 
     def _plain_estimate(self, value: float, weights: _Floats, z: float) -> Estimate:
         """Form the interval from the variance at the pattern alone."""
         variance = float(self.sample.variance(weights, self.pattern))
-        half = z * math.sqrt(variance * self.design_effect(weights))
+        variance = variance * self.design_effect(weights) + self.unknown_confusion(weights)
+        half = z * math.sqrt(variance)
         return Estimate(value, value - half, value + half)
+
+    def unknown_confusion(self, weights: _Floats) -> float:
+        """Variance as errors of shares meet an estimated confusion matrix, not the true one.
+
+        The pattern is smoother than the true matrix, the raw estimate rougher by its own errors;
+        a part of what this adds to the variance is what both lack.
+        """
+        if self.sample.errors is None:
+            return 0.0
+        raw, smooth = (
+            float(self.sample.errors.added_variance(weights @ confusion.T))
+            for confusion in (self.raw, self.pattern)
+        )
+        return _ROUGH_PART * max(raw - smooth, 0.0)
 
     def design_effect(self, weights: _Floats) -> float:
         """Variance with repeated rows taken as one over that with all taken as distinct, or 1."""
@@ -258,10 +292,11 @@ class Core:
     def projected(self) -> dict[str, Any]:
         """Numbers of the likeliest valid confusion matrix, found by expectation maximisation."""
         k = self.theta.shape[1]
+        theta = np.maximum(self.inverse.instruments, 0)
         confusion = 0.98 * self.pattern + 0.02 / k
         for _ in range(_PROJECTION_STEPS):
-            ratio = self.table / np.maximum(self.theta @ confusion, 1e-300)
-            confusion = confusion * (self.theta.T @ ratio)
+            ratio = self.table / np.maximum(theta @ confusion, 1e-300)
+            confusion = confusion * (theta.T @ ratio)
             confusion /= np.maximum(confusion.sum(1, keepdims=True), 1e-300)
         numbers = {
             name: metric.value(confusion, self.pi)

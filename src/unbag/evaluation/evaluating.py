@@ -11,6 +11,7 @@ from scipy import stats
 from unbag.bags import Bags
 from unbag.evaluation.core import Core
 from unbag.evaluation.estimate import Estimate
+from unbag.evaluation.groups import column_of, group_numbers
 from unbag.evaluation.metrics import OVERALL_METRICS
 from unbag.evaluation.probabilities import (
     check_probabilities,
@@ -18,15 +19,14 @@ from unbag.evaluation.probabilities import (
 )
 from unbag.evaluation.report import SHOWN_MOVE, Evaluation
 from unbag.evaluation.trust import beyond_limits_warning, misfit_warning, untestable_note
-from unbag.evaluation.variances import SAMPLINGS, BagSample
+from unbag.evaluation.variances import BagSample
 from unbag.exceptions import InvalidInputError, TrainingRowsWarning
 from unbag.identity import hash_rows, identify, share_known
 from unbag.ids import id_array, index_ids, match_ids
-from unbag.priors import ClassPriors, check_test_prior, match_bags
+from unbag.priors import ClassPriors, SharesOf, check_test_prior, match_bags, read_shares_of
 from unbag.rows import check_rows
 from unbag.validation import (
     as_float_array,
-    check_choice,
     check_number,
     invalid,
     is_table,
@@ -49,11 +49,13 @@ def evaluate_predictions(
     probabilities: Any = None,
     cost: Any = None,
     level: float = 0.95,
-    sampling: str = "iid",
+    shares_of: SharesOf | None = None,
     held_out_share: Any = None,
     inverse: str = "size-weighted",
-    prior_errors: Any = None,
     row_ids: Any = None,
+    by: Any = None,
+    sampling: str | None = None,
+    prior_errors: Any = None,
 ) -> Evaluation:
     """Evaluate the predictions of any library on rows that it was not trained on, without labels.
 
@@ -74,15 +76,19 @@ def evaluate_predictions(
         Cost of predicting class k (column) where the class is y (row).
     level : float, default=0.95
         Of the intervals.
-    sampling : {"iid", "exact"}, default="iid"
-        Whether the rows of a bag were drawn freely, or their classes match the shares exactly, as
-        in a census. The second has narrower intervals.
+    shares_of : {"rows", "population"}, optional
+        "rows" where the shares are those of these very rows, as in a census, so that intervals are
+        narrower; "population" where the rows of a bag were drawn from a population with these
+        shares. By default as the priors say, else "population".
     inverse : {"size-weighted", "pseudo-inverse", "least-variance"}
-    prior_errors : optional
-        Replaced by the ``errors`` of :class:`ClassPriors`.
+    by : array of shape (n,), optional
+        A group of every row, such as the sex of a person: ``groups`` then has accuracy, recall and
+        class shares of each, with intervals that hold for all groups at once.
     row_ids : array of shape (n,), optional
         The same id for rows that are the same record, in whatever bags: the variance is then
         clustered by record.
+    sampling, prior_errors : optional
+        Replaced by ``shares_of`` and by the ``errors`` of :class:`ClassPriors`.
 
     Returns
     -------
@@ -97,8 +103,7 @@ def evaluate_predictions(
     (0.952, True)
     """
     check_number("level", level, low=0, high=1, low_open=True, high_open=True)
-    check_choice("sampling", sampling, SAMPLINGS)
-    table = ClassPriors.of(priors)
+    table = ClassPriors.of(priors).with_errors(shares_of=read_shares_of(shares_of, sampling))
     if prior_errors is not None:
         warn_replaced("prior_errors", "priors=ClassPriors.of(priors).with_errors(errors)")
         table = table.with_errors(prior_errors)
@@ -111,7 +116,7 @@ def evaluate_predictions(
     if probabilities is not None:
         chances = check_probabilities(probabilities, len(bag_index), table.n_classes)
     predicted = _check_predictions(y_pred, chances, len(bag_index), table)
-    held_out = _check_held_out_share(held_out_share, sampling, table)
+    held_out = _check_held_out_share(held_out_share, table)
     costs = _check_cost(cost, table)
 
     rest, bag_index, present = table.with_rows(bag_index)
@@ -121,7 +126,7 @@ def evaluate_predictions(
     m, k = rest.n_bags, rest.n_classes
     table_of_counts = np.bincount(bag_index * k + predicted, minlength=m * k).reshape(m, k)
     rows = None if clusters is None else (predicted, bag_index, clusters)
-    sample = BagSample.of(rest, table_of_counts.sum(1), sampling, held_out)
+    sample = BagSample.of(rest, table_of_counts.sum(1), held_out)
     core = Core(table_of_counts, rest, sample, pi, inverse, rows)
     z = float(stats.norm.ppf(0.5 + level / 2))
     beyond = core.errors_beyond_limits(OVERALL_METRICS["accuracy"])  # by chance alone
@@ -133,7 +138,10 @@ def evaluate_predictions(
     warnings = (impossible, misfit_warning(core.misfit))
     extra = None
     if chances is not None:
-        extra = probability_metrics(chances, bag_index, rest, core.pi, level, clusters, core.excess)
+        updated = None if rest.errors is None else core.inverse.matrix
+        extra = probability_metrics(
+            chances, bag_index, rest, core.pi, level, clusters, core.excess, updated
+        )
     return Evaluation(
         classes=table.classes,
         confusion=core.raw,
@@ -152,10 +160,11 @@ def evaluate_predictions(
         n_rows=len(predicted),
         n_bags=rest.n_bags,
         level=level,
-        sampling=sampling,
+        shares_of=rest.shares_of or "population",
         inverse=core.inverse.kind,
         held_out_share=held_out,
-        design_effect=core.design_effect(core.inverse.weights(np.diag(core.pi))),
+        design_effect=core.design_effect_of_accuracy,
+        groups=None if by is None else group_numbers(core, predicted, bag_index, by, level),
         misfit=core.misfit,
         tolerated_drift=core.tolerated_drift(SHOWN_MOVE),
         trustworthy=impossible is None,
@@ -177,14 +186,14 @@ def _check_predictions(
     return predicted
 
 
-def _check_held_out_share(given: Any, sampling: str, table: ClassPriors) -> _Floats | None:
+def _check_held_out_share(given: Any, table: ClassPriors) -> _Floats | None:
     """(M,) share of each bag that is evaluated."""
     if given is None:
         return None
-    if sampling != "exact":
-        allowed = "left out unless sampling is 'exact'"
+    if table.shares_of != "rows":
+        allowed = "left out unless shares_of is 'rows'"
         remedy = "rows that were drawn freely stay so in every part of them."
-        raise invalid("held_out_share", allowed, f"sampling={sampling!r}", remedy)
+        raise invalid("held_out_share", allowed, f"shares_of={table.shares_of!r}", remedy)
     if hasattr(given, "keys"):
         given = np.array(list(given.values()))[match_bags("held_out_share", list(given), table)]
     shares = as_float_array("held_out_share", np.atleast_1d(np.asarray(given)), ndim=1)
@@ -223,6 +232,7 @@ def evaluate(
     *,
     priors: Any = None,
     test_prior: Any = None,
+    by: Any = None,
     **options: Any,
 ) -> Evaluation:
     """Evaluate a fitted classifier on held-out rows, without labels.
@@ -237,11 +247,13 @@ def evaluate(
         memory-mapped and larger than memory.
     bag_ids : array of shape (n,)
         Left out where X is Bags, which hold them, and also know which share of each bag they are:
-        with ``sampling="exact"`` that is the default of ``held_out_share``.
+        where the shares are of the rows, that is the default of ``held_out_share``.
     priors : optional
         By default those of the bags, else of the estimator.
     test_prior : optional
         By default that of the estimator, if it was given one, else the pooled prior of the rows.
+    by : array of shape (n,) or str, optional
+        A group of every row, or the name of a column of X that holds it.
     **options
         Of :func:`evaluate_predictions`. Rows that occur more than once are recognised, unless
         ``row_ids`` says which do.
@@ -250,7 +262,9 @@ def evaluate(
     -------
     Evaluation
     """
-    default_priors, selected = None, None
+    default_priors, selected, of_other_rows = None, None, priors is None
+    if by is not None:
+        options["by"] = column_of(X, by)
     if isinstance(X, Bags):
         if bag_ids is not None:
             raise invalid("bag_ids", "left out where X is Bags, which hold them", "both")
@@ -273,7 +287,11 @@ def evaluate(
     chances = None
     if hasattr(estimator, "predict_proba"):
         chances = _in_order(estimator.predict_proba(X), estimator, table)
-    if selected is not None and options.get("sampling") == "exact":
+    told = read_shares_of(options.pop("shares_of", None), options.pop("sampling", None))
+    if told is None and selected is None and of_other_rows:
+        told = "population"  # rows beside those of training: an unknown part of their bags
+    table = table.with_errors(shares_of=told)
+    if selected is not None and table.shares_of == "rows":
         options.setdefault("held_out_share", _held_out_share(selected, table))
     numbers, index = (rows.source, rows.rows) if isinstance(rows, Bags) else (_numbers(rows), None)
     if numbers is not None:

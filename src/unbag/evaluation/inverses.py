@@ -5,10 +5,12 @@ predicted class). Any matrix L with LΘ = I gives an unbiased estimate C = LV; w
 bags than classes they differ in variance.
 """
 
+from copy import copy
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 
 from unbag.priors import ClassPriors
 from unbag.validation import check_choice, invalid
@@ -18,6 +20,7 @@ __all__ = ["INVERSES", "LeftInverse"]
 INVERSES = ("size-weighted", "pseudo-inverse", "least-variance")
 _LARGEST_SYSTEM = 2500  # unknowns of the least-variance estimate, K(K−1)
 _RIDGE = 1e-6
+_LEAST_SIGNAL = 0.1  # part of the sum of squares of shares that is taken as more than errors
 
 _Floats = NDArray[np.float64]
 
@@ -30,7 +33,9 @@ class LeftInverse:
     - ``"least-variance"``: generalised least squares with the covariance of the predictions; no
       unbiased linear estimate has a smaller variance where that covariance is right.
 
-    For M = K all three are the same.
+    For M = K all three are the same. Where shares have errors, bags with poor shares weigh less
+    in the second: n_m becomes the harmonic sum of n_m and the rows in which the shares would have
+    to be counted to be as far off. The third is then replaced by the second.
 
     Parameters
     ----------
@@ -54,6 +59,10 @@ class LeftInverse:
         check_choice("inverse", kind, INVERSES)
         theta = priors.values
         self.theta, self.counts = theta, np.asarray(counts, dtype=np.float64)
+        if priors.errors is not None:
+            kind = "size-weighted" if kind == "least-variance" else kind
+            rows = priors.errors.equivalent_rows(theta)
+            self.counts = 1 / (1 / self.counts + 1 / rows)
         m, k = theta.shape
         priors.check_rank()
         self.kind = "size-weighted" if m == k else kind
@@ -62,7 +71,38 @@ class LeftInverse:
         if self.kind == "least-variance" and k * (k - 1) > _LARGEST_SYSTEM:
             remedy = "use 'size-weighted'."
             raise invalid("inverse", "'least-variance' for at most 50 classes", f"{k}", remedy)
-        self.covariance = covariance
+        self.covariance, self.instruments = covariance, theta
+
+    def with_instruments(self, instruments: _Floats, covariance: _Floats) -> "LeftInverse":
+        r"""Use instruments Z (M, K) in place of Θ: (ZᵀNΘ)⁻¹ZᵀN, also a left inverse.
+
+        The instruments depend on the estimate that they serve. So the estimate differs from the
+        truth by :math:`(Z^\top N Z - (1 - K/M) \sum_m n_m \operatorname{Var} Z_m)^{-1} Z^\top N`
+        times the residuals: the signal in Z counts, not its errors. Weights of variances are those.
+
+        Parameters
+        ----------
+        instruments : array of shape (M, K)
+        covariance : array of shape (M, K, K)
+            Of the errors of the instruments of each bag.
+        """
+        z = instruments
+        n = np.ones(len(z)) if self.kind == "pseudo-inverse" else self.counts
+        weighted = (z * n[:, None]).T  # (K, M)
+        noise = np.einsum("m,mij->ij", n, covariance)
+        other = copy(self)
+        other.instruments = np.asarray(z)
+        other.matrix = np.linalg.pinv(weighted @ self.theta) @ weighted
+        # Directions of Z from the most of signal to the least, which is never taken as none.
+        share, directions = eigh(noise, weighted @ z)
+        gain = 1 / np.maximum(1 - (1 - z.shape[1] / len(z)) * share, _LEAST_SIGNAL)
+        other.influence = (directions * gain) @ directions.T @ weighted
+        return other
+
+    @cached_property
+    def influence(self) -> _Floats:
+        """What L does to the residuals V − ΘC, shape (K, M), for variances."""
+        return self.matrix
 
     @cached_property
     def matrix(self) -> _Floats:
@@ -107,7 +147,7 @@ class LeftInverse:
         without effect, since shares sum to 1.
         """
         if self.kind != "least-variance":
-            return np.asarray(self.matrix.T @ gradient)
+            return np.asarray(self.influence.T @ gradient)
         reduced = gradient[..., :-1] - gradient[..., -1:]
         flat = reduced.reshape(*gradient.shape[:-2], -1)
         multiplier = (flat @ self._inverse_information).reshape(reduced.shape)

@@ -102,6 +102,7 @@ def probability_metrics(
     level: float,
     clusters: NDArray[np.int64] | None = None,
     excess: _Floats | float = 0.0,
+    inverse: _Floats | None = None,
 ) -> ProbabilityMetrics:
     r"""Estimate means of losses that depend on a row and its unknown class.
 
@@ -122,9 +123,12 @@ def probability_metrics(
         Record number of every row.
     excess : float or array of shape (M,)
         Variance of a bag's mean by drift between bags, over the variance of one row.
+    inverse : array of shape (K, M), optional
+        A left inverse of Θ in place of the size-weighted one, where shares have errors.
     """
     counts = np.bincount(bag_index, minlength=priors.n_bags).astype(np.float64)
-    inverse = LeftInverse(priors, counts).matrix  # (K, M)
+    if inverse is None:
+        inverse = LeftInverse(priors, counts).matrix  # (K, M)
     rows = _Rows(counts, bag_index, inverse, level, clusters, priors.errors, excess)
     weights = inverse.T * test_prior  # (M, K)
     log_loss = rows.estimate(weights, -np.log(np.maximum(chances, _SMALLEST)))

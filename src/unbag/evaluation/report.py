@@ -1,15 +1,22 @@
 """What an evaluation without labels holds, and how it reads."""
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from unbag.drawing import draw_matrix
 from unbag.evaluation.estimate import Estimate
+from unbag.evaluation.groups import GroupNumbers
 from unbag.evaluation.misfit import Misfit
 from unbag.evaluation.probabilities import ProbabilityMetrics
 from unbag.plain import to_plain
+from unbag.priors import SharesOf
+from unbag.summary import Shown, Summary, data_frame
+from unbag.validation import warn_replaced
 
 __all__ = ["SHOWN_MOVE", "Evaluation"]
 
@@ -19,7 +26,7 @@ _Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class Evaluation(Shown):
     """What is known of predictions on rows without labels.
 
     The estimates are not clipped: by chance they may leave [0, 1]. Those linear in the confusion
@@ -46,12 +53,16 @@ class Evaluation:
     n_rows, n_bags : int
         Rows evaluated, and the bags they are in.
     level : float
-    sampling, inverse : str
+    shares_of : {"rows", "population"}
+        What the shares were taken to be of.
+    inverse : str
     held_out_share : array of shape (M,) or None
         The share of each bag that was evaluated, where one was given.
     design_effect : float
         Variance of the accuracy over that of distinct rows, at least 1: whether a row that is in
         several bags lowers it depends on how these were drawn, so intervals are never narrowed.
+    groups : list of GroupNumbers or None
+        The numbers of each group of rows, where ``by`` was given.
     misfit : Misfit or None
         How much the bags disagree about the model beyond chance; the intervals allow for it. None
         with as many bags as classes, where nothing can show it.
@@ -85,15 +96,22 @@ class Evaluation:
     n_rows: int
     n_bags: int
     level: float
-    sampling: str
+    shares_of: SharesOf
     inverse: str
     held_out_share: _Floats | None = None
     design_effect: float = 1.0
+    groups: list[GroupNumbers] | None = None
     misfit: Misfit | None = None
     tolerated_drift: dict[str, Any] = field(default_factory=dict)
     trustworthy: bool = True
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def sampling(self) -> str:
+        """Old name of ``shares_of``: "exact" for "rows", "iid" for "population"."""
+        warn_replaced("Evaluation.sampling", "Evaluation.shares_of")
+        return "exact" if self.shares_of == "rows" else "iid"
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -104,6 +122,43 @@ class Evaluation:
         """Plain values, fit for JSON: an estimate becomes value, low and high, NaN becomes None."""
         return {name: to_plain(value) for name, value in vars(self).items()}
 
+    def summary(self) -> Summary:
+        """Give all numbers with their intervals, and what speaks for or against them."""
+        rows = []
+        for name, label, value in self._estimates():
+            shown = name.replace("_", " ") + ("" if label is None else f" of {label}")
+            interval = (value.low, value.high) if self.trustworthy else (math.nan, math.nan)
+            rows.append((shown, *map(_shown, (value, *interval))))
+        title = f"Evaluation without labels: {self.n_rows:,} rows in {self.n_bags} bags"
+        columns = ("", "estimate", f"{self.level:.0%} interval from", "to")
+        sentences = [f"Warning: {warning}" for warning in self.warnings]
+        return Summary(title, columns, rows, [*sentences, *self.notes])
+
+    def to_frame(self) -> Any:
+        """Give a DataFrame with one row per number: its name, class, value, low and high."""
+        names, labels, values = zip(*self._estimates(), strict=True)
+        return data_frame(
+            {
+                "number": names,
+                "class": labels,
+                "value": [float(value) for value in values],
+                "low": [value.low for value in values],
+                "high": [value.high for value in values],
+            }
+        )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the likeliest valid confusion matrix with matplotlib; return the axes."""
+        return draw_matrix(np.asarray(self.projected["confusion"]), self.classes.tolist(), ax)
+
+    def _estimates(self) -> Iterator[tuple[str, Any, Estimate]]:
+        """Every number: its name, its class or None, and its estimate."""
+        for name in ("accuracy", "balanced_accuracy", "macro_f1"):
+            yield name, None, getattr(self, name)
+        for name in ("recall", "precision", "f1", "predicted_share"):
+            for label, value in zip(self.classes.tolist(), getattr(self, name), strict=True):
+                yield name, label, value
+
     def __str__(self) -> str:
         recalls = [f"recall of {label}" for label in self.classes]
         width = min(40, max(18, *map(len, recalls)))
@@ -111,7 +166,8 @@ class Evaluation:
         def line(name: str, value: Estimate) -> str:
             shown = name if len(name) <= width else f"{name[: width - 1]}…"
             interval = f"{value.low:7.2%} to {value.high:7.2%}"
-            return f"{shown:<{width}} {value:7.2%}   {interval if self.trustworthy else withheld}"
+            interval = interval if self.trustworthy else withheld
+            return f"{shown:<{width}} {_shown(value):>7}   {interval}"
 
         names = ("accuracy", "balanced_accuracy", "macro_f1")
         withheld = "not to be trusted"
@@ -119,7 +175,15 @@ class Evaluation:
             f"{self.n_rows:,} rows in {self.n_bags} bags, no labels; {self.level:.0%} intervals",
             *(line(name.replace("_", " "), getattr(self, name)) for name in names),
             *(line(name, value) for name, value in zip(recalls, self.recall, strict=True)),
+            *(line(f"accuracy of {g.group}", g.accuracy) for g in self.groups or ()),
             *(f"warning: {warning}" for warning in self.warnings),
             *(f"note: {note}" for note in self.notes),
         ]
         return "\n".join(lines)
+
+
+def _shown(value: float) -> str:
+    """Write a share in percent; one that cannot be is only said to be beyond the limit."""
+    if math.isnan(value):
+        return "–"
+    return ">100%" if value > 1 else "<0%" if value < 0 else f"{value:.2%}"

@@ -5,23 +5,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unbag.priors import ClassPriors, ShareErrors
+from unbag.priors import ClassPriors, ShareErrors, SharesOf
 
-__all__ = ["SAMPLINGS", "BagSample", "class_noise"]
-
-SAMPLINGS = ("iid", "exact")
+__all__ = ["BagSample", "class_noise"]
 
 _Floats = NDArray[np.float64]
 
 
 def class_noise(
-    sampling: str, counts: _Floats, held_out_share: float | _Floats | None = None
+    shares_of: SharesOf | None, counts: _Floats, held_out_share: float | _Floats | None = None
 ) -> _Floats:
     r"""Give the variance of the classes of each bag's rows, over that of rows drawn freely.
 
-    It is 1 for rows drawn freely and 0 where the class counts of these rows match the shares. Of
-    bags of N rows whose counts match as wholes, n rows that were chosen at random have class counts
-    with the variance of draws without replacement,
+    It is 1 for rows drawn freely from a population that has the shares, and 0 where the shares are
+    those of these very rows. Of bags of N rows which have the shares as wholes, n rows that were
+    chosen at random have class counts with the variance of draws without replacement,
 
     .. math:: \frac{N - n}{N - 1}, \qquad N = \frac{n}{f}
 
@@ -29,11 +27,12 @@ def class_noise(
 
     Parameters
     ----------
-    sampling : {"iid", "exact"}
+    shares_of : {"rows", "population"} or None
+        None counts as "population".
     counts : array of shape (M,)
         Rows of every bag, n.
     held_out_share : float or array of shape (M,), optional
-        f, for "exact"; 1 by default.
+        f, for "rows"; 1 by default.
 
     Returns
     -------
@@ -41,10 +40,10 @@ def class_noise(
 
     Examples
     --------
-    >>> class_noise("exact", np.array([50.0, 100.0]), 0.25).round(3)
+    >>> class_noise("rows", np.array([50.0, 100.0]), 0.25).round(3)
     array([0.754, 0.752])
     """
-    if sampling == "iid":
+    if shares_of != "rows":
         return np.ones(len(counts))
     whole = counts / (1.0 if held_out_share is None else held_out_share)
     return np.asarray((whole - counts) / np.where(whole > 1, whole - 1, 1))
@@ -85,12 +84,13 @@ class BagSample:
         cls,
         priors: ClassPriors,
         counts: NDArray[np.generic],
-        sampling: str = "iid",
         held_out_share: float | _Floats | None = None,
     ) -> "BagSample":
-        """Describe bags by how their rows were drawn; errors are those of the priors."""
+        """Describe bags by what their shares are of and how far off they may be."""
         rows = np.asarray(counts, dtype=np.float64)
-        return cls(priors.values, rows, class_noise(sampling, rows, held_out_share), priors.errors)
+        return cls(
+            priors.values, rows, class_noise(priors.shares_of, rows, held_out_share), priors.errors
+        )
 
     def variance(self, weights: _Floats, confusion: _Floats) -> _Floats:
         r"""Variance of an estimate with weights W of the shares of predictions.

@@ -11,9 +11,9 @@ from unbag.inspection.columns import ColumnTest, bag_copies, column_tests, combi
 from unbag.inspection.residuals import Residuals, bag_features, residual_test
 from unbag.io.encoding import TableEncoding
 from unbag.io.frames import rows_of
-from unbag.priors import ClassPriors
+from unbag.priors import ClassPriors, SharesOf, read_shares_of
 from unbag.rows import Rows
-from unbag.validation import as_generator, check_choice, invalid, warn_replaced
+from unbag.validation import as_generator, invalid, warn_replaced
 
 __all__ = ["MIN_FREEDOM", "AlikeTest", "RowSample", "alike_test", "no_spare_bag"]
 
@@ -55,10 +55,11 @@ def alike_test(
     bag_ids: Any,
     priors: Any,
     *,
-    prior_errors: Any = None,
-    sampling: str = "iid",
+    shares_of: SharesOf | None = None,
     random_state: Any = 0,
     columns: Any = None,
+    sampling: str | None = None,
+    prior_errors: Any = None,
 ) -> AlikeTest:
     r"""Test the assumption behind everything here: rows of a class look alike in all bags.
 
@@ -84,7 +85,7 @@ def alike_test(
     the number of columns. The p-value of the result combines both tests.
 
     Where class counts are exact, bag means vary less, by the covariances within classes only, and
-    the test for rows drawn at random is too careful. With ``sampling="exact"`` the part between
+    the test for rows drawn at random is too careful. With ``shares_of="rows"`` the part between
     classes is estimated from the fitted class means and subtracted.
 
     Parameters
@@ -96,17 +97,17 @@ def alike_test(
     priors
         Class priors Θ, anything that :meth:`ClassPriors.of` takes. What their errors add to the
         residuals raises no alarm.
-    prior_errors
-        Replaced by the ``errors`` of :class:`ClassPriors`.
-    sampling
-        "iid" for rows drawn at random, "exact" for bags whose class counts match the shares. The
-        second needs full rank and not too noisy class means; otherwise the first is used, and
-        the result says so.
+    shares_of
+        "population" for rows drawn at random from one with these shares, "rows" for shares of
+        these very rows. The second needs full rank and not too noisy class means; otherwise the
+        first is used, and the result says so.
     random_state
         Seed of the sample of rows and of the projection, where there are many.
     columns
         (d,) the column of a table that each feature comes from, where several are one; by default
         every feature is a column.
+    sampling, prior_errors
+        Replaced by ``shares_of`` and by the ``errors`` of :class:`ClassPriors`.
 
     Returns
     -------
@@ -130,12 +131,13 @@ def alike_test(
     index = table.encode(bag_ids)
     if len(index) != len(rows):
         raise invalid("bag_ids", f"of length {len(rows)}, one for each row of X", len(index))
-    check_choice("sampling", sampling, ("iid", "exact"))
+    table = table.with_errors(shares_of=read_shares_of(shares_of, sampling))
+    drawn = "exact" if table.shares_of == "rows" else "iid"
     if prior_errors is not None:
         warn_replaced("prior_errors", "priors=ClassPriors.of(priors).with_errors(errors)")
         table = table.with_errors(prior_errors)
     sample = RowSample.draw(rows, index, table, random_state)
-    result = sample.test(column_names(rows, names, encoding, columns), sampling)
+    result = sample.test(column_names(rows, names, encoding, columns), drawn)
     if isinstance(result, str):
         raise invalid("X", "rows that can be tested", result)
     return result

@@ -3,7 +3,9 @@
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from unbag.drawing import axes_for
 from unbag.plain import to_plain
+from unbag.summary import Shown, Summary, data_frame
 
 if TYPE_CHECKING:
     from unbag.inspection.alike import AlikeTest
@@ -49,7 +51,7 @@ class Findings:
 
 
 @dataclass(frozen=True)
-class Inspection(Findings):
+class Inspection(Findings, Shown):
     r"""The result of :func:`~unbag.inspection.inspect`; print it to read it.
 
     Bags without rows are left out of everything but ``empty_bags``. Numbers that need full rank,
@@ -128,6 +130,28 @@ class Inspection(Findings):
             "stop": "these bags are not enough; see above what would help",
         }
         return "\n".join([*lines, f"verdict: {self.verdict} ({endings[self.verdict]})"])
+
+    def summary(self) -> Summary:
+        """Give the numbers, what speaks against starting, and the verdict."""
+        title = f"{self.n_bags} bags, {self.n_classes} classes: {self.verdict}"
+        return Summary(title, ("", "value"), self.table(), [*self.reasons, *self.notes])
+
+    def to_frame(self) -> Any:
+        """Give a DataFrame of pandas with one row per number that is printed."""
+        names, values = zip(*self.table(), strict=True)
+        return data_frame({"number": names, "value": values})
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the mixture of classes that the shares tell least, with matplotlib.
+
+        Classes with bars of opposite signs are the hardest to tell apart.
+        """
+        ax = axes_for(ax, (6.0, min(12.0, 1.2 + 0.3 * self.n_classes)))
+        names = [str(name) for name in self.classes]
+        ax.barh(names, self.weakest_direction)
+        ax.axvline(0, color="black", linewidth=0.8)
+        ax.set(xlabel="weight in the mixture that the shares tell least", ylabel="class")
+        return ax
 
     def table(self) -> list[tuple[str, str]]:
         """Name and value of every line that is printed."""

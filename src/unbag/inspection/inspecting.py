@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unbag.evaluation.inverses import LeftInverse
-from unbag.evaluation.variances import SAMPLINGS, BagSample
+from unbag.evaluation.variances import BagSample
 from unbag.inspection import rules
 from unbag.inspection.alike import (
     AlikeTest,
@@ -26,9 +26,9 @@ from unbag.inspection.geometry import (
 from unbag.inspection.precision import even_confusion, relative_sensitivity
 from unbag.inspection.reading import read_bag_index, read_sizes
 from unbag.io.frames import rows_of
-from unbag.priors import ClassPriors, check_test_prior, risk_weights
+from unbag.priors import ClassPriors, SharesOf, check_test_prior, read_shares_of, risk_weights
 from unbag.rows import Rows
-from unbag.validation import check_choice, check_number, invalid, shorten, warn_replaced
+from unbag.validation import check_number, invalid, shorten, warn_replaced
 
 __all__ = ["inspect"]
 
@@ -43,11 +43,12 @@ def inspect(
     X: Any = None,
     bag_ids: Any = None,
     test_prior: Any = None,
-    prior_errors: Any = None,
-    sampling: str = "iid",
+    shares_of: SharesOf | None = None,
     level: float = 0.95,
     columns: Any = None,
     random_state: Any = 0,
+    sampling: str | None = None,
+    prior_errors: Any = None,
 ) -> Inspection:
     """Check whether bags and their shares can work at all, before anything is trained.
 
@@ -70,11 +71,10 @@ def inspect(
         sample of the rows: it then serves the test of the assumption alone.
     test_prior
         Class shares π where the classifier will be used; the pooled prior by default.
-    prior_errors
-        Replaced by the ``errors`` of :class:`ClassPriors`.
-    sampling
-        "iid" where rows were drawn at random, "exact" where class counts match the shares, as in a
-        census or from :func:`unbag.make_bags`.
+    shares_of
+        "rows" where the shares are those of these very rows, as in a census or from
+        :func:`unbag.make_bags`; "population" where rows were drawn from a population with these
+        shares. By default as the priors say, else "population".
     level
         Of the intervals.
     columns
@@ -82,6 +82,8 @@ def inspect(
         those of a categorical column; by default every feature is a column.
     random_state
         Seed of what is drawn of many rows and columns for the test.
+    sampling, prior_errors
+        Replaced by ``shares_of`` and by the ``errors`` of :class:`ClassPriors`.
 
     Returns
     -------
@@ -111,7 +113,8 @@ def inspect(
     if table.n_classes < 2:
         raise invalid("priors", "of at least two classes", table.n_classes)
     check_number("level", level, low=0, high=1, low_open=True, high_open=True)
-    check_choice("sampling", sampling, SAMPLINGS)
+    table = table.with_errors(shares_of=read_shares_of(shares_of, sampling))
+    drawn = "exact" if table.shares_of == "rows" else "iid"
     if prior_errors is not None:
         warn_replaced("prior_errors", "priors=ClassPriors.of(priors).with_errors(errors)")
         table = table.with_errors(prior_errors)
@@ -125,13 +128,13 @@ def inspect(
     pi = (
         rest.pooled(n) if test_prior is None else check_test_prior(test_prior, table.classes)
     )  # (K,)
-    alike, untested, one_valued = _look_at_rows(rows, names, index, rest, sampling, random_state)
+    alike, untested, one_valued = _look_at_rows(rows, names, index, rest, drawn, random_state)
     findings = Findings(
         n_bags=rest.n_bags,
         n_classes=rest.n_classes,
         classes=rest.classes.tolist(),
         n_rows=None if counts is None else int(counts.sum()),
-        sampling=sampling,
+        sampling=drawn,
         level=float(level),
         test_prior=pi.tolist(),
         empty_bags=table.bag_ids[~present].tolist(),
@@ -139,7 +142,7 @@ def inspect(
         alike_untested=untested,
         bag_features=one_valued,
         **_geometry(rest, n),
-        **_precision(rest, n, pi, sampling, level, known_sizes=counts is not None),
+        **_precision(rest, n, pi, drawn, level, known_sizes=counts is not None),
         **_sizes(rest, n, known=counts is not None),
     )
     verdict, reasons, notes = rules.judge(findings)
@@ -231,12 +234,13 @@ def _precision(
     if table.errors is not None:
         precision["prior_error_half_width"] = z * float(table.errors.added_variance(weights)) ** 0.5
     if known_sizes:
-        exact = ClassPriors(table.values)  # more rows do not help against errors of the shares
         confusion = even_confusion(table.n_classes, rules.ASSUMED_ACCURACY)
-        variances = {
-            kind: float(BagSample.of(exact, n, kind).variance(weights, confusion))
-            for kind in SAMPLINGS
-        }
+        variances = {}
+        drawn: tuple[tuple[str, SharesOf], ...] = (("iid", "population"), ("exact", "rows"))
+        for kind, told in drawn:
+            # Without errors of the shares, against which more rows do not help.
+            plain = ClassPriors(table.values, shares_of=told)
+            variances[kind] = float(BagSample.of(plain, n).variance(weights, confusion))
         precision["half_width"] = z * variances["iid"] ** 0.5
         precision["half_width_exact"] = z * variances["exact"] ** 0.5
         growth = (z / rules.TARGET_HALF_WIDTH) ** 2 * variances[sampling]

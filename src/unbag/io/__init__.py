@@ -1,6 +1,7 @@
 """Rows and class priors from files: Parquet, CSV, NumPy archives and folders of images."""
 
 from unbag.io.arrays import ArrayEncoding, read_npz
+from unbag.io.drift import Drift
 from unbag.io.encoding import TableEncoding
 from unbag.io.images import ImageEncoding, read_images
 from unbag.io.input_rows import InputRows
@@ -10,6 +11,7 @@ from unbag.io.tables import TableFiles
 
 __all__ = [
     "ArrayEncoding",
+    "Drift",
     "ImageEncoding",
     "InputRows",
     "PriorsFile",

@@ -6,14 +6,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 __all__ = [
+    "ISO",
+    "TEXT_DATES",
     "as_days",
     "as_numbers",
     "as_plain",
     "common_type",
     "empty_as_null",
     "is_date",
+    "is_list_of_text",
     "is_missing",
     "is_text",
+    "parse_dates",
     "plain_type",
     "quantity_of",
 ]
@@ -21,6 +25,21 @@ __all__ = [
 _UNITS = ("s", "ms", "us", "ns")  # of timestamps, from coarse to fine
 _PER_SECOND = {unit: 1000**i for i, unit in enumerate(_UNITS)}
 _DAY = 86_400
+# How dates are written as text: the form, and what it looks like. Several forms are one kind.
+ISO = "2024-01-31"
+TEXT_DATES = {
+    ISO: {
+        r"^\d{4}-\d{2}-\d{2}$": "%Y-%m-%d",
+        r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}$": "%Y-%m-%dT%H:%M:%S",
+        r"^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}$": "%Y-%m-%d %H:%M:%S",
+        r"^\d{4}-\d{2}-\d{2} \d{2}:\d{2}$": "%Y-%m-%d %H:%M",
+    },
+    "31.01.2024": {r"^\d{1,2}\.\d{1,2}\.\d{4}$": "%d.%m.%Y"},
+    "31/01/2024": {r"^\d{1,2}/\d{1,2}/\d{4}$": "%d/%m/%Y"},
+    "01/31/2024": {r"^\d{1,2}/\d{1,2}/\d{4}$": "%m/%d/%Y"},
+    "31-01-2024": {r"^\d{1,2}-\d{1,2}-\d{4}$": "%d-%m-%Y"},
+    "2024/01/31": {r"^\d{4}/\d{1,2}/\d{1,2}$": "%Y/%m/%d"},
+}
 
 
 def plain_type(dtype: pa.DataType) -> pa.DataType:
@@ -48,6 +67,12 @@ def as_plain(array: pa.Array) -> pa.Array:
 def is_text(dtype: pa.DataType) -> bool:
     """Whether the values are strings."""
     return dtype in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def is_list_of_text(dtype: pa.DataType) -> bool:
+    """Whether the values are lists of strings."""
+    is_list = pa.types.is_list(dtype) or pa.types.is_large_list(dtype)
+    return bool(is_list and is_text(dtype.value_type))
 
 
 def is_date(dtype: pa.DataType) -> bool:
@@ -126,6 +151,23 @@ def as_days(array: pa.Array) -> NDArray[np.float64]:
     per_day = 1 if pa.types.is_date32(dtype) else _DAY * _PER_SECOND[_unit(dtype)]
     days: NDArray[np.float64] = values / per_day
     return days
+
+
+def parse_dates(array: pa.Array, form: str) -> pa.Array:
+    """Read text as dates of one form of ``TEXT_DATES``; null where it is none.
+
+    Examples
+    --------
+    >>> parse_dates(pa.array(["31.1.2024", "1.2.2024", "soon"]), "31.01.2024").to_pylist()[::2]
+    [datetime.datetime(2024, 1, 31, 0, 0), None]
+    """
+    text = as_plain(array)
+    dates = pa.nulls(len(text), pa.timestamp("s"))
+    for look, how in TEXT_DATES[form].items():
+        fits = pc.match_substring_regex(text, look)
+        found = pc.if_else(fits, text, pa.scalar(None, pa.string()))
+        dates = pc.coalesce(dates, pc.strptime(found, how, unit="s", error_is_null=True))
+    return dates
 
 
 def _float64(array: pa.Array) -> NDArray[np.float64]:

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unbag.io.column import (
-    CHOOSE,
     CONSTANT,
     Choice,
     Column,
@@ -19,8 +18,10 @@ from unbag.io.column import (
     Missing,
     check_different,
 )
-from unbag.io.column_types import is_date, is_missing, is_text, quantity_of
+from unbag.io.column_types import is_date, is_list_of_text, is_missing, is_text, quantity_of
 from unbag.io.numeric import Date, Number
+from unbag.io.text import Text, TextSample
+from unbag.io.text_dates import learn_text
 from unbag.validation import invalid
 
 __all__ = ["AnyColumn", "Boolean", "Category", "Missing", "kind_of"]
@@ -28,7 +29,8 @@ __all__ = ["AnyColumn", "Boolean", "Category", "Missing", "kind_of"]
 MAX_LEVELS = 100  # values of a category that get one feature each
 MAX_LEVEL_LENGTH = 1_000
 MAX_DISTINCT = 50_000  # different values counted before a column is taken for ids or free text
-MAX_MEAN_LENGTH = 100  # characters; longer texts are sentences
+MOST_IDS = 0.9  # different values per row, above which single words only name the rows
+BETWEEN_WORDS = r"[\s,;|]"
 
 Level = Annotated[str, msgspec.Meta(max_length=MAX_LEVEL_LENGTH)]
 
@@ -91,36 +93,45 @@ class Category(Column, frozen=True, tag="category"):
 
     @classmethod
     def learn(cls, fit: "ColumnFit") -> Learning:
-        """Count the values for as long as they look like categories."""
+        """Count the values; where most are rare or long, learn from their words too."""
         counts: Counter[str] = Counter()
-        n_characters, is_long = 0, False
+        n_characters = n_of_words = 0
+        sample = TextSample()
         while (array := (yield)) is not None:
             n_characters += pc.sum(pc.utf8_length(array)).as_py()
-            is_long = n_characters > MAX_MEAN_LENGTH * fit.n_present and not fit.chosen
-            if not is_long and len(counts) <= MAX_DISTINCT:
+            n_of_words += pc.sum(pc.match_substring_regex(array, BETWEEN_WORDS)).as_py()
+            sample.update(array)
+            if len(counts) <= MAX_DISTINCT:
                 counted = pc.value_counts(array)
                 values, numbers = (counted.field(name).to_pylist() for name in ("values", "counts"))
                 counts.update(dict(zip(values, numbers, strict=True)))
         if len(counts) == 1:
             return Choice(reason=CONSTANT)
-        if is_long:
-            length = n_characters // fit.n_present
-            return Choice(reason=f"it is text of {length:,} characters on average; {CHOOSE}")
-        if len(counts) > MAX_DISTINCT:
-            return Choice(reason=f"it has more than {MAX_DISTINCT:,} different values")
         least = max(2, min(10, fit.n_rows // 100), fit.n_rows // 1_000)
         ranked = sorted(counts, key=lambda level: (-counts[level], level))[:MAX_LEVELS]
         levels = [v for v in ranked if counts[v] >= least and len(v) <= MAX_LEVEL_LENGTH]
+        if len(counts) > MAX_DISTINCT:  # of which not all were counted
+            levels, different = [], f"it has more than {MAX_DISTINCT:,} different values"
+        else:
+            different = f"it has {len(counts):,} different values in {fit.n_present:,} rows"
         n_rest = fit.n_present - sum(counts[level] for level in levels)
-        different = f"it has {len(counts):,} different values in {fit.n_present:,} rows"
-        if not levels:
-            return Choice(reason=f"{different}, all of them rare, like ids or free text")
-        if n_rest > fit.n_present / 2 and not fit.chosen:
-            return Choice(reason=f"{different}, most of them rare, like ids or free text; {CHOOSE}")
         rest = len(counts) - len(levels)
-        note = f"{rest:,} rare values of column {fit.column!r} ({n_rest:,} rows) share one feature."
-        chosen = cls(fit.column, tuple(sorted(levels)), rest > 0)
-        return Choice((chosen,), note=note if rest else "")
+        categories = (cls(fit.column, tuple(sorted(levels)), rest > 0),) if levels else ()
+        are_words = n_of_words < fit.n_present / 10  # one each
+        are_ids = are_words and rest > MOST_IDS * n_rest  # or most of them
+        if are_ids and not levels:
+            return Choice(reason=f"{different}, all of them rare, like ids")
+        if are_ids or n_rest <= fit.n_present / 2:
+            note = f"{rest:,} rare values of column {fit.column!r} ({n_rest:,} rows) share one"
+            return Choice(categories, note=f"{note} feature." if rest else "")
+        text = sample.learn(fit.column)
+        if text is None:
+            return Choice(categories, reason="" if categories else CONSTANT)
+        length = n_characters // fit.n_present
+        kind = different if are_words else f"it is text of {length:,} characters on average"
+        frequent = f"; {len(levels)} frequent values have a feature each" if levels else ""
+        note = f"Column {fit.column!r} is read for its words: {kind}, and {text.summary}{frequent}."
+        return Choice((*categories, text), note=note)
 
     def accepts(self, dtype: pa.DataType) -> bool:
         """Whether the type is text."""
@@ -139,7 +150,16 @@ class Category(Column, frozen=True, tag="category"):
         out[rows, positions[rows]] = 1
 
 
-AnyColumn: TypeAlias = Number | Boolean | Category | Date | Missing
+class TextColumn(Column, frozen=True):
+    """Text, which may be dates; what it is decides what it becomes."""
+
+    @classmethod
+    def learn(cls, fit: "ColumnFit") -> Learning:
+        """Learn dates or categories."""
+        return (yield from learn_text(fit, Category.learn))
+
+
+AnyColumn: TypeAlias = Number | Boolean | Category | Date | Missing | Text
 
 
 def kind_of(dtype: pa.DataType) -> type[Column] | None:
@@ -149,5 +169,7 @@ def kind_of(dtype: pa.DataType) -> type[Column] | None:
     if is_date(dtype):
         return Date
     if is_text(dtype):
-        return Category
+        return TextColumn
+    if is_list_of_text(dtype):
+        return Text
     return Boolean if pa.types.is_boolean(dtype) else None

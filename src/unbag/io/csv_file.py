@@ -32,12 +32,21 @@ class CsvTable:
     ids
         Columns to read as text exactly as it is written: NA may be Namibia, only nothing at all
         is missing.
+    content
+        The file that holds the content, where the file itself is compressed.
     """
 
-    def __init__(self, path: Path, text: Collection[str] = (), ids: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        text: Collection[str] = (),
+        ids: Collection[str] = (),
+        *,
+        content: Path | None = None,
+    ) -> None:
         self.path = path
         self._ids = ids
-        self._csv = CsvText(path, f"table {path}")
+        self._csv = CsvText(content or path, f"table {path}")
         self._decimal_point = self._find_decimal_point()
         notes = []
         if self._csv.delimiter != ",":

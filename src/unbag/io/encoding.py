@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from unbag.io.column import ColumnFit, Missing
 from unbag.io.column_types import as_plain, empty_as_null, plain_type
 from unbag.io.columns import AnyColumn, Category, kind_of
+from unbag.io.drift import Drift, Seen
 from unbag.io.frame_table import FrameTable
 from unbag.io.input_rows import Encoding, Progress
 from unbag.io.tables import Table, batch_rows_of
+from unbag.io.text import Text
 from unbag.validation import invalid, shorten
 
 __all__ = ["TableEncoding"]
@@ -36,17 +38,21 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
     true or false        1 or 0
     text                 1 or 0 for every frequent value (at least 10 rows, fewer in tables under
                          1,000 rows, and at least one row in a thousand; at most 100 values); one
-                         more feature for all other values
+                         more feature for all other values; where most rows have a rarer value,
+                         also the features of words
+    words                sentences, and lists of words: words and parts of words, hashed and
+                         reduced to at most 32 features (latent semantic analysis)
     date or time         days, standardised; sine and cosine of the year, the week and the day
                          where the rows span more than one of these and differ within it; in UTC
-                         where there is a time zone
+                         where there is a time zone. Text that is written as dates throughout
+                         (2024-01-31, 31.01.2024, 31/01/2024, 01/31/2024, ...) counts as dates
     missing values       the mean (0 for text), and an indicator feature that marks them, if any
                          were missing in training; an empty text is missing
     ===================  =========================================================================
 
     Left out, with a reason: columns of one value, whole numbers that only number the rows, text
-    that looks like ids or sentences, and types such as lists and bytes. Whole numbers that stand
-    for categories stay numbers; make them text to have them as categories.
+    that looks like ids, and types such as lists of numbers and bytes. Whole numbers that stand for
+    categories stay numbers; make them text to have them as categories.
 
     Parameters
     ----------
@@ -56,6 +62,10 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
         Columns that are not encoded, with the reason.
     notes
         What a user should know, one sentence each.
+    format
+        Of what JSON keeps.
+    seen
+        What the columns held in training, so that other rows can be compared with it.
 
     Attributes
     ----------
@@ -90,10 +100,16 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
     )
     notes: Annotated[tuple[str, ...], msgspec.Meta(max_length=2 * MAX_FEATURES)] = ()
     format: Literal[1] = 1
+    seen: Annotated[dict[str, Seen], msgspec.Meta(max_length=MAX_FEATURES)] = msgspec.field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         """Refuse a column that is encoded twice, and too many features."""
-        parts = {(encoder.column, isinstance(encoder, Missing)) for encoder in self.encoders}
+        parts = {
+            (encoder.column, type(encoder) if isinstance(encoder, Missing | Text) else None)
+            for encoder in self.encoders
+        }
         if len(parts) < len(self.encoders):
             raise invalid("encoders", "of different columns", "a column more than once")
         if self.n_features > MAX_FEATURES:
@@ -112,7 +128,8 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
     @property
     def text_columns(self) -> tuple[str, ...]:
         """Names of the columns that hold text."""
-        return tuple(e.column for e in self.encoders if isinstance(e, Category))
+        names = (e.column for e in self.encoders if isinstance(e, Category | Text))
+        return tuple(dict.fromkeys(names))
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
@@ -183,20 +200,24 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
             raise invalid("the table", "one with a column to learn from", f"none ({reasons[:500]})")
         return cls(tuple(encoders), left_out, tuple(notes))
 
-    def transform(self, rows: Any) -> NDArray[np.float32]:
+    def transform(self, rows: Any, drift: Drift | None = None) -> NDArray[np.float32]:
         """Encode rows of a record batch or of any table. Shape (n, d), float32, all finite.
 
         The table needs the columns of the training table that are in use, of types that convert
         without loss (whole numbers to floats, dictionaries to text); others are ignored. A value
         may be missing where none was in training: it takes the mean, and no feature marks it.
+        ``drift`` takes in what the columns hold.
         """
         if not isinstance(rows, pa.RecordBatch):
             table = FrameTable(rows)
             self.check_schema(table.schema)
-            return np.concatenate([*map(self.transform, table.batches(self.columns))])
+            batches = table.batches(self.columns)
+            return np.concatenate([self.transform(batch, drift) for batch in batches])
         batch = rows
         self.check_schema(batch.schema)
         arrays = self._arrays(batch)
+        if drift is not None:
+            drift.update(arrays)
         X = np.empty((len(batch), self.n_features), dtype=np.float32)
         for start in range(0, len(batch), CHUNK):
             part = X[start : start + CHUNK]
@@ -206,6 +227,12 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
                 encoder.write(arrays[encoder.column].slice(start, CHUNK), part[:, feature:stop])
                 feature = stop
         return X
+
+    def compare(self, rows: Any) -> tuple[str, ...]:
+        """Say where the rows of a table differ from those of training, one sentence each."""
+        drift = Drift(self)
+        self.transform(rows, drift)
+        return drift.messages()
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Refuse a table that lacks a column, or has one of another kind than in training."""

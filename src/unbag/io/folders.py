@@ -1,5 +1,6 @@
 """The files of a table in folders, and the columns that stand in the names of subfolders."""
 
+import glob
 import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -35,11 +36,11 @@ def list_files(
     ignored: list[str] = []
     *most, last = suffixes
     endings = f"{', '.join(most)} or {last}"
-    for path in map(Path, listed):
+    for path in _matching(listed):
         if not path.exists():
             raise invalid(f"table {path}", "an existing file or folder", "none of that name")
         inside = _files_below(path) if path.is_dir() else [path]
-        tables = [file for file in inside if file.suffix.lower() in suffixes]
+        tables = [file for file in inside if file.name.lower().endswith(tuple(suffixes))]
         if not tables and path.is_dir():
             got = shorten(file.name for file in inside) if inside else "none"
             raise invalid(f"folder {path}", f"a folder with {endings} files", got)
@@ -87,6 +88,15 @@ def partition_columns(
         values = iter(present if name in text else ids_from_text(present))
         columns[name] = pa.array([None if value is None else next(values) for value in texts])
     return columns
+
+
+def _matching(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
+    """Take the files that match, where a path is a pattern such as ``part-*.csv``."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        matches = [] if path.exists() else sorted(glob.glob(str(path)))  # noqa: PTH207
+        found += map(Path, matches) if matches else [path]
+    return found
 
 
 def _files_below(folder: Path) -> list[Path]:

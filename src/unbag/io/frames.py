@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from unbag.ids import id_array
 from unbag.io.bag_column import BagColumn, bag_id_array
+from unbag.io.drift import Drift
 from unbag.io.encoding import TableEncoding
 from unbag.io.frame_table import FrameTable
 from unbag.io.input_rows import InputRows
@@ -82,8 +84,11 @@ def encode_frame(X: Any, ids: Any = None, *, bag: str | None = None) -> InputRow
     encoding = TableEncoding.fit(table, leave_out=out)
     left_out = {**encoding.left_out, **dict.fromkeys(out, _HOLDS_IDS)}
     notes = [f"Column {name!r} is left out: {_HOLDS_IDS}." for name in out if bag is None]
-    encoding = TableEncoding(encoding.encoders, left_out, (*encoding.notes, *notes))
-    return InputRows(encoding.transform(X), ids, encoding, encoding.notes)
+    encoding = msgspec.structs.replace(encoding, left_out=left_out, notes=(*encoding.notes, *notes))
+    drift = Drift(encoding)
+    rows = encoding.transform(X, drift)
+    encoding = msgspec.structs.replace(encoding, seen=drift.seen)
+    return InputRows(rows, ids, encoding, encoding.notes)
 
 
 def _has_column(numbers: NDArray[Any], ids: Any) -> bool:

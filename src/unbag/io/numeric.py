@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unbag.io.column import (
@@ -17,8 +18,17 @@ from unbag.io.column import (
     Learning,
     check_different,
 )
-from unbag.io.column_types import as_days, as_numbers, is_date, quantity_of
-from unbag.validation import invalid
+from unbag.io.column_types import (
+    ISO,
+    TEXT_DATES,
+    as_days,
+    as_numbers,
+    is_date,
+    is_text,
+    parse_dates,
+    quantity_of,
+)
+from unbag.validation import invalid, shorten
 
 __all__ = ["LARGEST", "Date", "Number"]
 
@@ -98,13 +108,14 @@ class Date(Column, frozen=True, tag="date"):
     """Days since 1970, standardised, and the sine and cosine of cycles of time.
 
     Times with a zone count in UTC. A zone shifts the phase of a cycle, which only mixes its sine
-    and cosine, so nothing is lost.
+    and cosine, so nothing is lost. Text is read as dates too.
     """
 
     mean: float
     scale: float
     cycles: tuple[Literal["year", "week", "day"], ...]
     zoned: bool
+    form: Literal["", *TEXT_DATES] = ""  # type: ignore[valid-type]  # how dates in text are written
 
     def __post_init__(self) -> None:
         """Refuse settings that no column gives."""
@@ -146,11 +157,25 @@ class Date(Column, frozen=True, tag="date"):
 
     def accepts(self, dtype: pa.DataType) -> bool:
         """Whether the type is a date, with a time zone only if there was one in training."""
+        if is_text(dtype):
+            return not self.zoned
         return is_date(dtype) and (getattr(dtype, "tz", None) is not None) == self.zoned
+
+    def dates(self, array: pa.Array) -> pa.Array:
+        """Give values as dates, also those that are text."""
+        if not is_text(array.type):
+            return array
+        form = self.form or ISO
+        read = parse_dates(array, form)
+        wrong = array.filter(pc.and_(read.is_null(), array.is_valid()))
+        if len(wrong):
+            got = shorten(wrong.unique().to_pylist())
+            raise invalid(f"column {self.column!r}", f"dates such as {form}", got)
+        return read
 
     def write(self, array: pa.Array, out: NDArray[np.float32]) -> None:
         """Write the days, then two features per cycle; 0 where missing."""
-        days = as_days(array)
+        days = as_days(self.dates(array))
         out[:, 0] = _standardised(self.column, days, self.mean, self.scale)
         for i, cycle in enumerate(self.cycles):
             angle = days * (2 * np.pi / CYCLES[cycle])

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from unbag.io.csv_text import CsvText
 from unbag.io.parquet_file import ParquetTable
+from unbag.io.whole_files import EXCEL, Decompressed, read_excel
 from unbag.priors.cells import Column, make_column
 from unbag.validation import invalid, shorten
 
@@ -20,20 +21,26 @@ PANDAS_INDEX = "__index_level_0__"  # what pandas calls an index without a name 
 
 
 def read_columns(path: Path) -> tuple[list[Column], list[str]]:
-    """Read all columns of a CSV or Parquet file, and notes on how it is written."""
+    """Read all columns of a CSV, Parquet or Excel file, and notes on how it is written."""
     kind = path.suffix.casefold()
-    if kind not in SEPARATORS and kind not in PARQUET:
-        excel = kind in (".xlsx", ".xls", ".ods")
-        remedy = "save the sheet as CSV." if excel else "rename it, or save it as one of these."
-        raise invalid(f"priors file {path.name}", "a .csv or .parquet file", repr(kind), remedy)
+    packed = Decompressed(path) if kind == ".gz" and path.is_file() else None
+    file = path if packed is None else packed.path
+    kind = file.suffix.casefold()
+    if kind not in SEPARATORS and kind not in (*PARQUET, *EXCEL):
+        allowed = "a .csv, .csv.gz, .parquet or .xlsx file"
+        remedy = "rename it, or save it as one of these."
+        raise invalid(f"priors file {path.name}", allowed, repr(kind), remedy)
     if not path.is_file():
         got = "a folder" if path.is_dir() else "none of that name"
         raise invalid(f"priors file {path}", "an existing file", got)
     separator = None
-    if kind in PARQUET:
+    if kind in EXCEL:
+        names, cells = read_excel(path)
+        _check_cells(path, len(names) * len(cells[0]))
+    elif kind in PARQUET:
         names, cells = _read_parquet(path)
     else:
-        names, cells, separator = _read_csv(path, SEPARATORS[kind])
+        names, cells, separator = _read_csv(file, SEPARATORS[kind])
     # Where commas separate the columns, a comma in a cell cannot be told from a thousands mark.
     comma = separator not in (None, ",")
     stripped = [name.strip() for name in names]

@@ -10,12 +10,14 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from unbag.io.arrays import ArrayEncoding, read_npz
 from unbag.io.bag_column import BagColumn, bag_id_array
 from unbag.io.cache import CachedRows, CacheWriter, open_cache
+from unbag.io.drift import Drift
 from unbag.io.encoding import TableEncoding
 from unbag.io.images import ImageEncoding, read_images
 from unbag.io.input_rows import Encoding, InputRows, Progress, check_kind, read_struct
@@ -44,7 +46,7 @@ def read_rows(
     Parameters
     ----------
     paths
-        Parquet or CSV files or folders of them, as in :class:`TableFiles`; or one ``.npz`` file;
+        Files of a table or folders of them, as in :class:`TableFiles`; or one ``.npz`` file;
         or, with ``images``, the table that names the image files.
     bag
         The column (in ``.npz`` the array) of bag ids; every row must have one.
@@ -156,21 +158,25 @@ def _encode(
 ) -> CachedRows:
     """Encode all rows, to memory or to a cache."""
     shape = (table.n_rows, encoding.n_features)
-    about = {"encoding": encoding.to_dict()}
-    blocks = _blocks(table, encoding, bags, bag, progress)
+    drift = Drift(encoding)
+    blocks = _blocks(table, encoding, bags, bag, progress, drift)
+
+    def about() -> dict[str, Any]:  # once all rows are in
+        return {"encoding": msgspec.structs.replace(encoding, seen=drift.seen).to_dict()}
+
     if cache is None and 4 * shape[0] * shape[1] <= _IN_MEMORY:
         X = np.empty(shape, dtype=np.float32)
         done = 0
         for block in blocks:
             X[done : done + len(block)] = block
             done += len(block)
-        return CachedRows(X, None if bags is None else bags.collected(), about)
+        return CachedRows(X, None if bags is None else bags.collected(), about())
     folder = Path(tempfile.mkdtemp(prefix="unbag-") if cache is None else cache)
     try:
         with CacheWriter(folder, key, shape) as writer:
             for block in blocks:
                 writer.write(block)
-            cached = writer.finish(about, None if bags is None else bags.collected())
+            cached = writer.finish(about(), None if bags is None else bags.collected())
     except BaseException:
         if cache is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -186,6 +192,7 @@ def _blocks(
     bags: BagColumn | None,
     bag: str | None,
     progress: Progress | None,
+    drift: Drift,
 ) -> Iterator[NDArray[np.float32]]:
     """Encode batch by batch, collecting the bag ids on the way."""
     done = 0
@@ -194,7 +201,7 @@ def _blocks(
     for batch in table.batches(columns, batch_rows=batch_rows):
         if bags is not None:
             bags.update(batch.column(batch.num_columns - 1))
-        yield encoding.transform(batch)
+        yield encoding.transform(batch, drift)
         done += len(batch)
         if progress is not None:
             progress(done, table.n_rows)

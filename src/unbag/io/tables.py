@@ -4,7 +4,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +13,22 @@ from unbag.io.column_types import as_plain, common_type, plain_type
 from unbag.io.csv_file import CsvTable
 from unbag.io.folders import list_files, partition_columns
 from unbag.io.parquet_file import ParquetTable
+from unbag.io.whole_files import WHOLE, Decompressed, WholeTable
 from unbag.validation import check_number, invalid, shorten
 
 __all__ = ["Table", "TableFiles", "batch_rows_of", "cast_batch"]
 
-_PARQUET, _CSV = (".parquet", ".pq"), (".csv", ".tsv")
+_PARQUET, _CSV = (".parquet", ".pq"), (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_KINDS = {  # by the ending of the name
+    **dict.fromkeys(_PARQUET, "Parquet"),
+    **dict.fromkeys(_CSV, "CSV"),
+    **{ending: kind for ending, (kind, _) in WHOLE.items()},
+}
 _BATCH_ROWS = 65_536
 _BATCH_CELLS = 1 << 22
+
+
+_Part: TypeAlias = ParquetTable | CsvTable | WholeTable
 
 
 class Table(ABC):
@@ -90,7 +99,11 @@ class Table(ABC):
 
 
 class TableFiles(Table):
-    r"""One table in one or more Parquet or CSV files of the same columns.
+    r"""One table in one or more files of the same kind and columns.
+
+    They are Parquet, CSV (also ``.csv.gz``), JSON lines (``.jsonl``), Feather (``.feather``,
+    ``.arrow``) or Excel files (``.xlsx``, the first sheet; with the extra ``excel``). Parquet and
+    CSV files may be larger than memory; the others are read whole.
 
     CSV files are read once on construction, to count their rows and to find types that fit all
     of them. In CSV, nothing, ``NA``, ``NaN`` and ``null`` are missing values; the delimiter (comma,
@@ -100,9 +113,9 @@ class TableFiles(Table):
     Parameters
     ----------
     paths
-        A file, a folder, or a sequence of them. The files of a folder come in order of their
-        names. Files whose names start with ``.`` or ``_`` are not read, and subfolders only if
-        they are partitions, that is if their names have the form ``name=value``.
+        A file, a folder, a pattern such as ``part-*.csv``, or a sequence of them. The files of a
+        folder come in order of their names. Files whose names start with ``.`` or ``_`` are not
+        read, and subfolders only if they are partitions: their names have the form ``name=value``.
     text
         Columns of CSV files to read as text, whatever they hold. Names that do not occur are
         allowed.
@@ -119,6 +132,8 @@ class TableFiles(Table):
         a column without any value takes its type from the other files; all else is refused.
     n_rows
         Number of rows of all files.
+    kind
+        "Parquet", "CSV", "JSON lines", "Feather" or "Excel".
     is_csv
         Whether the files are CSV, so that ids are known as text only.
     notes
@@ -137,6 +152,7 @@ class TableFiles(Table):
     """
 
     files: tuple[Path, ...]
+    kind: str
     schema: pa.Schema
     n_rows: int
     is_csv: bool
@@ -145,18 +161,18 @@ class TableFiles(Table):
     def __init__(
         self, paths: Any, *, text: Collection[str] = (), ids: Collection[str] = ()
     ) -> None:
-        self.files, roots, ignored = list_files(paths, (*_PARQUET, *_CSV))
-        one = {file.suffix.lower() in _CSV: file.name for file in self.files}
+        self.files, roots, ignored = list_files(paths, tuple(_KINDS))
+        one = {_kind(file): file.name for file in self.files}
         if len(one) > 1:
             got = " and ".join(repr(name) for name in one.values())
-            raise invalid("the files of a table", "all Parquet or all CSV", got, "convert some.")
+            raise invalid("the files of a table", "all of one kind", got, "convert some.")
+        (self.kind,) = one
+        self.is_csv = self.kind == "CSV"
         for file in self.files:
             if file.stat().st_size == 0:
-                raise invalid(f"table {file}", "a Parquet or CSV file", "an empty file")
-        (self.is_csv,) = one
-        self._parts: list[ParquetTable | CsvTable] = [
-            CsvTable(file, text, ids) if self.is_csv else ParquetTable(file) for file in self.files
-        ]
+                raise invalid(f"table {file}", f"a {self.kind} file", "an empty file")
+        self._unpacked: list[Decompressed] = []
+        self._parts: list[_Part] = [self._open(file, text, ids) for file in self.files]
         as_text = (*text, *ids) if self.is_csv else text
         self._in_folders = partition_columns(self.files, roots, as_text)
         for part in self._parts:
@@ -172,9 +188,18 @@ class TableFiles(Table):
         if ignored:
             self.notes += (f"Files that are not tables were not read: {shorten(ignored)}.",)
 
+    def _open(self, file: Path, text: Collection[str], ids: Collection[str]) -> "_Part":
+        if self.kind == "Parquet":
+            return ParquetTable(file)
+        if not self.is_csv:
+            return WholeTable(file, text)
+        if file.suffix.lower() != ".gz":
+            return CsvTable(file, text, ids)
+        self._unpacked.append(Decompressed(file))
+        return CsvTable(file, text, ids, content=self._unpacked[-1].path)
+
     def __repr__(self) -> str:
-        kind = "CSV" if self.is_csv else "Parquet"
-        files = f"{len(self.files)} {kind} file{'s' if len(self.files) > 1 else ''}"
+        files = f"{len(self.files)} {self.kind} file{'s' if len(self.files) > 1 else ''}"
         return f"TableFiles({self.n_rows:,} rows, {len(self.schema)} columns, {files})"
 
     def fingerprint(self) -> str:
@@ -212,6 +237,11 @@ class TableFiles(Table):
             skip_rows = max(0, skip_rows - part.n_rows)
 
 
+def _kind(file: Path) -> str:
+    """Tell the kind of a file by its name."""
+    return next(kind for end, kind in _KINDS.items() if file.name.lower().endswith(end))
+
+
 def batch_rows_of(width: int) -> int:
     """Choose a number of rows for batches of this many columns or features, to bound the memory."""
     return max(256, min(_BATCH_ROWS, _BATCH_CELLS // width))
@@ -224,7 +254,7 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
         raise invalid(f"columns of {path}", "of different names", got, "rename or remove some.")
 
 
-def _common_schema(parts: Sequence[ParquetTable | CsvTable]) -> pa.Schema:
+def _common_schema(parts: Sequence[_Part]) -> pa.Schema:
     """Find one type for every column, refusing files of other columns or types."""
     first = parts[0]
     types = {field.name: plain_type(field.type) for field in first.schema}

@@ -83,7 +83,7 @@ class CrossFitting:
         self.folds = settings.folds or self.regime.folds
         self.fold, self.kept_out = self._split()
         ratios = row_ratios(self.bags, job.pooled_prior)[self.kept_out]
-        self.judge = KeptOut(ratios, self.regime.tolerance)
+        self.judge = KeptOut(ratios, self.regime)
         most = self.regime.rounds if settings.rounds is None else settings.rounds
         self.most_rounds = 0 if self.is_pure or not self.kept_out.any() else most
         self.n_accepted = 0

@@ -8,34 +8,11 @@ from numpy.typing import NDArray
 
 from unbag.evaluation import likeliest_temperature
 from unbag.methods.posterior import log_gains
+from unbag.methods.regimes import Regime
 
-__all__ = ["STRICT", "KeptOut", "Tolerance"]
+__all__ = ["KeptOut"]
 
 _Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """When a round counts as worse than the one it is compared with.
-
-    Parameters
-    ----------
-    errors : float
-        Number of standard errors by which it may be worse.
-    early_loss : float
-        Share of the first round's gain over chance that the second may lose. The first has all its
-        labels from the start, which was trained on the rows that are kept out, so it looks better
-        than it is.
-    keeps_best : bool
-        Whether a round is compared with the best since the second, and not with the last.
-    """
-
-    errors: float = 1.0
-    early_loss: float = 0.01
-    keeps_best: bool = False
-
-
-STRICT = Tolerance()
 
 
 @dataclass
@@ -48,7 +25,8 @@ class KeptOut:
     ----------
     ratios : array of shape (n', K)
         θ_mk / p_k for the bag m of every such row.
-    tolerance : Tolerance
+    regime : Regime
+        When a round counts as worse.
 
     Attributes
     ----------
@@ -65,7 +43,7 @@ class KeptOut:
     """
 
     ratios: _Floats
-    tolerance: Tolerance = STRICT
+    regime: Regime = field(default_factory=Regime)
     reference: _Floats = field(default_factory=lambda: np.empty(0))
 
     def temperature(self, log_eta: _Floats) -> float:
@@ -85,11 +63,11 @@ class KeptOut:
         increase = losses - self.reference
         error = increase.std() / np.sqrt(len(increase))
         gain = max(0.0, -self.reference.mean()) if n_accepted == 1 else 0.0
-        allowed = self.tolerance.early_loss * gain + self.tolerance.errors * error
+        allowed = self.regime.early_loss * gain + self.regime.standard_errors * error
         return bool(increase.mean() > allowed)
 
     def accept(self, losses: _Floats, n_accepted: int) -> None:
         """Accept a round; later rounds are compared with it, or with the best since the second."""
         falls_back = n_accepted > 1 and losses.mean() > self.reference.mean()
-        if not (self.tolerance.keeps_best and falls_back):
+        if not (self.regime.keeps_best and falls_back):
             self.reference = losses

@@ -11,13 +11,11 @@ This table is the only place where its defaults branch. Reasons, by column:
   would crawl, so rounds take whole steps, and MLPs may have more of them.
 - ``sharpening``: exponent of the probabilities before they are balanced. Networks trained on labels
   that say little regress to the mean.
-- ``tolerance``: with weak shares the likelihood of bags is noisy, so a round must be clearly worse
-  before it is dropped.
+- ``standard_errors``, ``early_loss``, ``keeps_best``: with weak shares the likelihood of bags is
+  noisy, so a round must be clearly worse before it is dropped.
 """
 
 from dataclasses import dataclass, replace
-
-from unbag.methods.kept_out import STRICT, Tolerance
 
 __all__ = ["Regime", "find_regime"]
 
@@ -42,8 +40,14 @@ class Regime:
         Share of the way from the log-probabilities before a round to those of its networks.
     sharpening : float
         Factor of log-probabilities before they are balanced.
-    tolerance : Tolerance
-        When a round is dropped.
+    standard_errors : float
+        Number of them by which a round may be worse than the one it is compared with.
+    early_loss : float
+        Share of the first round's gain over chance that the second may lose. The first has all its
+        labels from the start, which was trained on the rows that are kept out, so it looks better
+        than it is.
+    keeps_best : bool
+        Whether a round is compared with the best since the second, and not with the last.
     """
 
     start_networks: int = 3
@@ -53,7 +57,9 @@ class Regime:
     rounds: int = 3
     step: float = 0.5
     sharpening: float = 1.0
-    tolerance: Tolerance = STRICT
+    standard_errors: float = 1.0
+    early_loss: float = 0.01
+    keeps_best: bool = False
 
 
 _CLEAR = Regime()
@@ -64,7 +70,9 @@ _WEAK = Regime(
     rounds=6,
     step=1.0,
     sharpening=2.0,
-    tolerance=Tolerance(errors=3.0, early_loss=0.05, keeps_best=True),
+    standard_errors=3.0,
+    early_loss=0.05,
+    keeps_best=True,
 )
 _FEWER = 2  # networks in the start, and folds, where networks train one after another
 

@@ -17,7 +17,7 @@ class Flooded(RiskObjective):
     .. math:: |R_U - b| + b
 
     where :math:`R_U = \sum_{mk} W_{mk} R_{mk}` is the rewritten risk and b the flood level: below
-    it, training climbs instead of descending (Ishida et al., 2020; Eq. 7 of Tang et al., 2022).
+    it, training climbs instead of descending (Ishida et al., 2020; Eq. 8 of Tang et al., 2022).
 
     Parameters
     ----------

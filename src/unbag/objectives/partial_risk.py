@@ -26,9 +26,9 @@ class PartialRiskRegularized(RiskObjective):
 
     where :math:`R_{mk}` is a partial risk, :math:`E_{mk}` its zero-one form (the share of bag m
     not predicted as k), and :math:`1-\theta_{mk}` the value :math:`E_{mk}` has at the optimum of
-    separable classes (Lemma 3). The sign :math:`s` is a constant for the gradient: descend while
+    separable classes. The sign :math:`s` is a constant for the gradient: descend while
     too few rows of the bag are predicted as k, climb at scale :math:`s_{GA}` when too many are
-    (Eqs. 11 to 13 and Algorithm 1 of Tang et al., 2022).
+    (Eqs. 12 to 14 and Algorithm 1 of Tang et al., 2022).
 
     Parameters
     ----------

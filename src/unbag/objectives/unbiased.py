@@ -14,8 +14,8 @@ class Unbiased(RiskObjective):
     .. math:: R_U = \sum_{m,k} W_{mk} R_{mk}
 
     where :math:`R_{mk}` is the mean loss of the rows of bag m if all were of class k, and
-    :math:`W = (\Pi\Theta^\dagger)^\top` (Eq. 5 of Tang et al., 2022). Flexible models drive it
-    far below zero and overfit; ``u-stop`` ends training when that begins.
+    :math:`W = (\Pi\Theta^\dagger)^\top` (Eqs. 4 and 6 of Tang et al., 2022). Flexible models
+    drive it far below zero and overfit; ``u-stop`` ends training when that begins.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ into the weights W under which partial risks add up to the ordinary classificati
 from unbag.priors.errors import ShareErrors, match_bags
 from unbag.priors.generators import asymmetric, non_square, perturb, symmetric
 from unbag.priors.shares import ILL_CONDITIONED, check_test_prior, prior_shift, risk_weights
-from unbag.priors.table import RANK_TOLERANCE, SHARES_OF, ClassPriors, SharesOf
+from unbag.priors.table import RANK_TOLERANCE, SHARES_OF, ClassPriors, SharesOf, read_shares_of
 
 __all__ = [
     "ILL_CONDITIONED",
@@ -22,6 +22,7 @@ __all__ = [
     "non_square",
     "perturb",
     "prior_shift",
+    "read_shares_of",
     "risk_weights",
     "symmetric",
 ]

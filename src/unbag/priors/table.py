@@ -7,11 +7,13 @@ from typing import Any, Literal, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unbag.drawing import draw_shares
 from unbag.exceptions import RankError
 from unbag.ids import IdIndex, id_array, index_ids, match_ids, natural_ids
 from unbag.priors.errors import GivenErrors, ShareErrors
 from unbag.priors.frames import read_frame
 from unbag.priors.units import refuse_totals, tell_unit
+from unbag.summary import Shown, Summary, data_frame
 from unbag.validation import (
     as_float_array,
     check_choice,
@@ -19,19 +21,21 @@ from unbag.validation import (
     invalid,
     is_table,
     shorten,
+    warn_replaced,
 )
 
-__all__ = ["RANK_TOLERANCE", "SHARES_OF", "ClassPriors", "SharesOf"]
+__all__ = ["RANK_TOLERANCE", "SHARES_OF", "ClassPriors", "SharesOf", "read_shares_of"]
 
 SUM_TOLERANCE = 1e-6  # shares written with seven digits still pass
 RANK_TOLERANCE = 1e-10  # relative to the largest singular value
 SharesOf = Literal["rows", "population"]
 SHARES_OF: tuple[SharesOf, ...] = ("rows", "population")
+_OLD_NAMES: dict[str, SharesOf] = {"iid": "population", "exact": "rows"}
 
 
 @final
 @dataclass(frozen=True, init=False, eq=False, repr=False, slots=True)
-class ClassPriors:
+class ClassPriors(Shown):
     """The M×K table Θ: row m holds the class shares θ_m of bag m and sums to 1.
 
     Immutable. Bags and classes are known by id, and matched by it strictly: 1, "1" and True are
@@ -152,7 +156,7 @@ class ClassPriors:
         if not is_table(priors):
             return cls._of_values(priors, None, None, normalize)
         table = read_frame(priors, any_sums=normalize)
-        return cls(table.values, table.bag_ids, table.classes, normalize=True)
+        return cls(**table.arguments())
 
     @classmethod
     def _of_values(
@@ -302,8 +306,40 @@ class ClassPriors:
         # Copies and pickles go through the constructor, which makes their arrays read-only too.
         return _again, (self.values, self.bag_ids, self.classes, self.errors, self.shares_of)
 
+    def summary(self) -> Summary:
+        """Give the shares in percent, and how well they tell the classes apart."""
+        title = f"Shares of {self.n_classes} classes in {self.n_bags} bags, in percent"
+        shares = [
+            (bag, *(f"{100 * share:.1f}" for share in row))
+            for bag, row in zip(self.bag_ids.tolist(), self.values, strict=True)
+        ]
+        apart = (
+            f"They tell all classes apart (condition number {self.condition_number:.2g})."
+            if self.rank == self.n_classes
+            else f"They cannot tell all classes apart: their rank is {self.rank}."
+        )
+        return Summary(title, ("bag", *map(str, self.classes.tolist())), shares, [apart])
+
+    def to_frame(self) -> Any:
+        """Give a DataFrame of pandas: one row per bag, one column per class."""
+        shares = dict(zip(self.classes.tolist(), self.values.T, strict=True))
+        return data_frame(shares, self.bag_ids, "bag")
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the shares with matplotlib, one bar per bag; return the axes."""
+        return draw_shares(self.values, self.bag_ids.tolist(), self.classes.tolist(), ax)
+
     def __repr__(self) -> str:
         return f"ClassPriors({self.n_bags} bags, {self.n_classes} classes)"
+
+
+def read_shares_of(shares_of: SharesOf | None, sampling: str | None) -> SharesOf | None:
+    """Read what shares are of from the argument, or from the one that it replaced."""
+    if sampling is None:
+        return shares_of
+    check_choice("sampling", sampling, _OLD_NAMES)
+    warn_replaced(f"sampling={sampling!r}", f"shares_of={_OLD_NAMES[sampling]!r}")
+    return _OLD_NAMES[sampling]
 
 
 def _again(

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unbag.estimator import UnbagClassifier
-from unbag.evaluation import Evaluation, Reliability
+from unbag.evaluation import Evaluation, Importances, Reliability
 from unbag.inspection import Inspection
 from unbag.plain import to_plain
 from unbag.report.sections import SECTIONS
@@ -29,6 +29,7 @@ def build_report(
     training_bag_ids: Any = None,
     watched: Evaluation | None = None,
     reliability: Reliability | None = None,
+    importances: Importances | None = None,
     data: Mapping[str, Any] | None = None,
     warnings: Sequence[str] = (),
     title: str | None = None,
@@ -57,6 +58,8 @@ def build_report(
         width of the band around that curve; without it the curve has none.
     reliability : Reliability, optional
         Of the probabilities of the held-out rows.
+    importances : Importances, optional
+        Of the columns, for held-out rows.
     data : dict, optional
         Where the rows come from: ``files`` (list), ``rows``, ``held_out_rows`` (int),
         ``features`` (list), ``left_out`` (dict of column to reason), ``encoding`` (list of
@@ -82,6 +85,7 @@ def build_report(
         training_bag_ids=training_bag_ids,
         watched=watched,
         reliability=reliability,
+        importances=importances,
         data=data,
         warnings=warnings,
         date=datetime.datetime.now(datetime.UTC) if date is None else date,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from unbag.estimator import UnbagClassifier
-from unbag.evaluation import Estimate, Evaluation, Reliability
+from unbag.evaluation import Estimate, Evaluation, Importances, Reliability
 from unbag.inspection import Inspection
 from unbag.priors import ClassPriors
 from unbag.report.text import text
@@ -40,7 +40,7 @@ class Sources:
         M bags, K classes.
     bags, classes : lists of str
         Their names, safe to show.
-    evaluation, inspection, watched, reliability
+    evaluation, inspection, watched, reliability, importances
         As given to :func:`~unbag.report.build_report`, or None.
     bag_index, predicted : integer arrays of shape (n,), or None
         Bag and predicted class of every held-out row.
@@ -58,6 +58,7 @@ class Sources:
     inspection: Inspection | None
     watched: Evaluation | None
     reliability: Reliability | None
+    importances: Importances | None
     bag_index: Ints | None
     predicted: Ints | None
     training_rows: Ints | None

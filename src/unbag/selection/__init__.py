@@ -1,8 +1,9 @@
 """Model selection without labels."""
 
 from unbag.selection.cross_validation import cross_val_predict
+from unbag.selection.result import TuningResult
 from unbag.selection.scorers import accuracy_scorer, likelihood_scorer
-from unbag.selection.tuning import DEFAULT_SEARCH, TuningResult, tune
+from unbag.selection.tuning import DEFAULT_SEARCH, tune
 
 __all__ = [
     "DEFAULT_SEARCH",

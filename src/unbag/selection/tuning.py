@@ -10,15 +10,16 @@ from sklearn.base import clone
 
 from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier
-from unbag.evaluation import Evaluation, evaluate
+from unbag.evaluation import evaluate
 from unbag.exceptions import InvalidInputError, TrainingDivergedError
 from unbag.fingerprint import fingerprint
 from unbag.identity import hash_rows
 from unbag.methods import METHODS, Method, fit_many, get_method, shortened
+from unbag.selection.result import TuningResult
 from unbag.selection.scorers import accuracy_scorer, likelihood_scorer
 from unbag.validation import check_choice, check_number, import_optional, invalid
 
-__all__ = ["DEFAULT_SEARCH", "TuningResult", "tune"]
+__all__ = ["DEFAULT_SEARCH", "tune"]
 
 # A list means a choice; a pair of numbers a range; with "log" a range on a logarithmic scale.
 # Methods of one training; crossfit takes 11 to 19 or more.
@@ -37,37 +38,6 @@ SCORERS: dict[str, Callable[[Any, Any, Any], float]] = {
 _OF_METHOD = "method__"  # before the settings of methods
 _FIRST_LOOK = 0.25  # of the epochs, after which a trial may be given up
 _ROUND = "outcomes of the round from trial "  # before the number of its first trial
-
-
-@dataclass(frozen=True, eq=False)
-class TuningResult:
-    """What a search found.
-
-    Attributes
-    ----------
-    best_params : dict
-        Settings of the best trial, by the score on validation rows; empty where that is the
-        estimator as it was given.
-    best_score : float
-        That score; it chose the model, so it flatters it.
-    best_estimator : UnbagClassifier
-        Fitted with these settings on training and validation rows.
-    evaluation : Evaluation
-        Of that estimator on rows that neither trained nor chose anything.
-    trials : list of dict
-        ``number``, ``params``, ``score`` (None where pruned or failed) and ``state`` of each trial
-        that ended.
-    training, held_out : Bags
-        The rows that the estimator was fitted on, and those that it was evaluated on.
-    """
-
-    best_params: dict[str, Any]
-    best_score: float
-    best_estimator: UnbagClassifier
-    evaluation: Evaluation
-    trials: list[dict[str, Any]]
-    training: Bags
-    held_out: Bags
 
 
 def tune(

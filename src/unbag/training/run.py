@@ -23,6 +23,7 @@ from unbag.validation import check_choice, check_number, invalid
 
 __all__ = ["resolve_device", "train"]
 
+_SMALL = 1 << 16  # numbers of a layer's activations, up to which one thread serves
 _CACHE = 2 << 20  # bytes of one layer's activations that a stack on the CPU may hold
 
 
@@ -48,6 +49,22 @@ def _matmul_precision(precision: str) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@contextlib.contextmanager
+def _few_threads(replica: Replica, device: torch.device) -> Iterator[None]:
+    """Train small networks on the CPU by one thread.
+
+    Their operations take microseconds. Several threads wait for each other at the end of each,
+    which takes hundreds of times as long where other programs want the same cores.
+    """
+    before = torch.get_num_threads()
+    if device.type == "cpu" and replica.rows_per_batch * max(replica.widths, default=1) <= _SMALL:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _replicas_per_stack(replica: Replica, device: torch.device) -> int:
@@ -154,10 +171,11 @@ def train(
             if checkpoint is not None:
                 saved = Checkpoint(checkpoint, fingerprint(part, precision, resolved.type))
             start = time.perf_counter()
+            share = len(members) / (len(replicas) - len(fits))
             try:
-                stack = Stack(part, resolved, precision, test_every)
-                share = len(members) / (len(replicas) - len(fits))
-                results = stack.run(progress, saved, checkpoint_seconds, deadline.part(share))
+                with _few_threads(part[0], resolved):
+                    stack = Stack(part, resolved, precision, test_every)
+                    results = stack.run(progress, saved, checkpoint_seconds, deadline.part(share))
             except torch.cuda.OutOfMemoryError:
                 if len(members) == 1:
                     raise

@@ -3,16 +3,19 @@
 from unbag.workflow.inspecting import InspectedFiles, inspect_files
 from unbag.workflow.judging import EvaluatedModel, evaluate_files
 from unbag.workflow.predicting import PredictedFile, predict_files
+from unbag.workflow.showing import ShownModel, show_model
 from unbag.workflow.training import TrainedModel, fit_files, tune_files
 
 __all__ = [
     "EvaluatedModel",
     "InspectedFiles",
     "PredictedFile",
+    "ShownModel",
     "TrainedModel",
     "evaluate_files",
     "fit_files",
     "inspect_files",
     "predict_files",
+    "show_model",
     "tune_files",
 ]

@@ -13,10 +13,19 @@ from unbag.files import read_regular
 from unbag.schema import SchemaError, convert
 from unbag.validation import invalid, shorten
 
-__all__ = ["CONFIG", "MAX_BYTES", "METHOD_SETTINGS", "load_toml", "read_config", "to_toml"]
+__all__ = [
+    "CONFIG",
+    "MAX_BYTES",
+    "MAX_SIGNS",
+    "METHOD_SETTINGS",
+    "load_toml",
+    "read_config",
+    "to_toml",
+]
 
 CONFIG = "config.toml"  # in a model folder
 MAX_BYTES = 1 << 20
+MAX_SIGNS = 20_000  # dots and brackets in a file of a stranger, where each may make a table
 SET = "set"  # the settings of the method, in files and on the command line
 METHOD_SETTINGS = "method_settings"  # the same in Python
 _OF_METHODS = ("alpha", "ascent_scale", "flood_level")  # separate options in older files
@@ -73,6 +82,9 @@ def load_toml(path: str | os.PathLike[str], *, trusted: bool = True) -> dict[str
             content = read_regular(file, MAX_BYTES)
         if len(content) > MAX_BYTES:
             raise invalid(name, "a file of at most 1 MB", "a larger one")
+        if not trusted and (signs := sum(map(content.count, (b".", b"[")))) > MAX_SIGNS:
+            allowed = f"TOML with at most {MAX_SIGNS:,} dots and brackets"
+            raise invalid(name, allowed, f"{signs:,}")
         return tomllib.loads(content.decode("utf-8"))
     except OSError as error:
         raise invalid(name, "a readable file", error.strerror or error) from None

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from unbag.inspection import Inspection
+from unbag.priors import SharesOf
 from unbag.validation import check_number
-from unbag.workflow.reading import inspect_rows, read_inputs
+from unbag.workflow.reading import inspect_rows, read_training_inputs
 from unbag.workflow.settings import check_intervals
 
 __all__ = ["InspectedFiles", "inspect_files"]
@@ -46,11 +47,13 @@ def inspect_files(
     priors: str | os.PathLike[str],
     columns: Sequence[str] | None = None,
     leave_out: Sequence[str] = (),
+    keep: Sequence[str] = (),
     images: str | os.PathLike[str] | None = None,
-    sampling: str = "iid",
+    shares_of: SharesOf | None = None,
     level: float = 0.95,
     seed: int = 0,
     verbose: bool = False,
+    sampling: str | None = None,
 ) -> InspectedFiles:
     """Tell whether rows and priors in files can work at all, before anything is trained.
 
@@ -58,8 +61,9 @@ def inspect_files(
     of the assumption uses at most 50,000 rows, which are drawn by ``seed``.
     """
     check_number("seed", seed, low=0, integer=True)
-    check_intervals(sampling, level)
-    inputs = read_inputs(rows, bag, priors, columns, leave_out, images, verbose=verbose)
-    inspection = inspect_rows(inputs, seed, sampling=sampling, level=level)
+    told = check_intervals(shares_of, sampling, level)
+    options = {"images": images, "shares_of": told, "verbose": verbose}
+    inputs = read_training_inputs(rows, bag, priors, columns, leave_out, keep, seed, **options)
+    inspection = inspect_rows(inputs, seed, level=level)
     features = tuple(getattr(inputs.rows.encoding, "feature_names", ()))
     return InspectedFiles(inspection, features, inputs.notes)

@@ -13,17 +13,23 @@ import numpy as np
 
 from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier
-from unbag.evaluation import Evaluation, evaluate, reliability_diagram
+from unbag.evaluation import (
+    Evaluation,
+    Importances,
+    evaluate,
+    permutation_importance,
+    reliability_diagram,
+)
 from unbag.exceptions import InvalidInputError, RankError, UnbagWarning
 from unbag.files import write_together
 from unbag.inspection import Inspection, trivial_model
 from unbag.io import read_priors
-from unbag.priors import ClassPriors
+from unbag.priors import ClassPriors, SharesOf
 from unbag.report import ModelVerdict, build_report, judge_model, render_html
-from unbag.validation import invalid, shorten
+from unbag.validation import invalid, reads_tables, shorten
 from unbag.workflow.config import CONFIG, load_toml
 from unbag.workflow.outputs import check_free, hidden_folder, hold
-from unbag.workflow.reading import Inputs, inspect_rows, load_for_files, read_inputs
+from unbag.workflow.reading import Inputs, inspect_rows, load_for_files, read_inputs, text_column
 from unbag.workflow.settings import check_intervals
 
 __all__ = [
@@ -43,6 +49,7 @@ __all__ = [
 REPORT, INSPECTION, EVALUATION = "report.html", "inspection.json", "evaluation.json"
 _SHOWN_FEATURES = 500
 _SHOWN_NOTES = 100
+_ROWS_SHUFFLED, _SHUFFLES, _MOST_SHUFFLED = 500, 2, 100  # rows, times and columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +90,16 @@ def evaluate_files(
     *,
     bag: str | None = None,
     priors: str | os.PathLike[str] | None = None,
+    by: str | None = None,
     images: str | os.PathLike[str] | None = None,
     report: str | os.PathLike[str] | None = None,
-    sampling: str = "iid",
+    shares_of: SharesOf | None = None,
     level: float = 0.95,
     title: str | None = None,
     device: str = "auto",
     overwrite: bool = False,
     verbose: bool = False,
+    sampling: str | None = None,
 ) -> EvaluatedModel:
     """Evaluate a saved model without labels on other rows of bags, and write a report if asked.
 
@@ -104,25 +113,32 @@ def evaluate_files(
         Column of bag ids; by default that of training.
     priors : path, optional
         Class shares of the bags; by default those of training.
+    by : str, optional
+        A column of groups: accuracy, recall and shares of each are estimated too.
     images : path, optional
         Folder of the images that the table in ``rows`` names.
     report : path, optional
         The page to write, such as ``evaluation.html``; by default none. A JSON file beside it has
         the same content.
-    sampling, level
-        As in :func:`unbag.evaluate_predictions`.
+    shares_of, level
+        As in :func:`unbag.evaluate_predictions`. By default the first is as the file of priors
+        says; shares of training are a population's for other rows.
     title : str, optional
         Of the report.
     device : str, default="auto"
     overwrite : bool, default=False
         Replace a report that is there.
     verbose : bool, default=False
+    sampling : optional
+        Replaced by ``shares_of``.
 
     Returns
     -------
     EvaluatedModel
     """
-    check_intervals(sampling, level)
+    told = check_intervals(shares_of, sampling, level)
+    if told is None and priors is None:
+        told = "population"
     clf = load_for_files(model, device)
     with _held(None if report is None else Path(report), overwrite) as page:
         bag = bag_column(model) if bag is None else bag
@@ -133,10 +149,12 @@ def evaluate_files(
             table, notes = _in_order_of(clf, file.priors), file.notes
             clf.priors = table
         options: dict[str, Any] = {"images": images, "encoding": clf.encoding_, "verbose": verbose}
+        options["shares_of"] = told
         inputs = read_inputs(rows, bag, table, **options)
-        inspection = inspect_rows(inputs, 0, sampling=sampling, level=level)
+        inspection = inspect_rows(inputs, 0, level=level)
+        groups = None if by is None else text_column(rows, by)
         judgement = judge(
-            clf, inputs, inspection, inputs.bags(), title=title, sampling=sampling, level=level
+            clf, inputs, inspection, inputs.bags(), title=title, level=level, by=groups
         )
         if judgement.evaluation is None:  # the reason stands last
             raise InvalidInputError(judgement.warnings[-1])
@@ -196,8 +214,8 @@ def judge(
     watched: Evaluation | None = None,
     *,
     title: str | None,
-    sampling: str,
     level: float,
+    by: Any = None,
 ) -> Judgement:
     """Evaluate a model on rows that it was not trained on, and make the content of its report.
 
@@ -211,8 +229,10 @@ def judge(
         Rows that it was trained on.
     watched : Evaluation, optional
         Of the rows of the error curve.
-    title, sampling, level
+    title, level
         As in :func:`evaluate_files`.
+    by : array, optional
+        Group of every row that is evaluated.
     """
     evaluation, reliability, predicted = None, None, None
     found: list[str] = []
@@ -225,7 +245,7 @@ def judge(
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UnbagWarning)
-                evaluation = evaluate(clf, untouched, sampling=sampling, level=level)
+                evaluation = evaluate(clf, untouched, level=level, by=by)
             found += evaluation.warnings
             for warning in caught:
                 if issubclass(warning.category, UnbagWarning):
@@ -259,6 +279,7 @@ def judge(
         training_bag_ids=None if train is None else train.bag_ids,
         watched=watched,
         reliability=reliability,
+        importances=None if untouched is None else _importances(clf, untouched),
         data=data,
         warnings=found,
         title=title,
@@ -267,9 +288,16 @@ def judge(
     return Judgement(evaluation, tuple(found), verdict, content)
 
 
-def evaluate_watched(
-    clf: UnbagClassifier, validation: Bags, *, sampling: str, level: float
-) -> Evaluation:
+def _importances(clf: UnbagClassifier, untouched: Bags) -> Importances | None:
+    """Measure how much the columns of a table matter, in some of its rows; None for images."""
+    encoding = clf.encoding_
+    if not reads_tables(encoding) or len(encoding.columns) > _MOST_SHUFFLED:
+        return None
+    few = np.linspace(0, untouched.n_rows - 1, min(_ROWS_SHUFFLED, untouched.n_rows)).astype(int)
+    return permutation_importance(clf, untouched.take(few), n_repeats=_SHUFFLES)
+
+
+def evaluate_watched(clf: UnbagClassifier, validation: Bags, *, level: float) -> Evaluation:
     """Evaluate a model on the rows of its error curve, by the formula of the curve."""
     with warnings.catch_warnings():
         warnings.simplefilter(
@@ -279,7 +307,6 @@ def evaluate_watched(
             clf,
             validation,
             test_prior=clf.test_prior_,
-            sampling=sampling,
             level=level,
         )
 

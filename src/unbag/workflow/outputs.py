@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from unbag.files import discard, discarded, is_real_folder, lock
+from unbag.files import discard, discarded, is_real_folder, lock, real_path
 from unbag.validation import invalid, shorten
 
 __all__ = ["check_free", "check_not_input", "hidden_folder", "hold"]
@@ -23,8 +23,8 @@ def check_free(name: str, path: Path, *, overwrite: bool) -> None:
 
 def check_not_input(path: Path, inputs: Iterable[Path]) -> None:
     """Refuse to write over a file that is read."""
-    target = path.resolve()
-    if any(target == other.resolve() for other in inputs):
+    target = real_path(path)
+    if any(target == real_path(other) for other in inputs):
         remedy = "choose another path."
         raise invalid("output", "another file than the rows", shorten([str(path)]), remedy)
 
@@ -34,7 +34,7 @@ def hidden_folder(output: Path, suffix: str = "work") -> Path:
 
     Where the output is a link it stays beside the link: that is what will be replaced.
     """
-    return output.parent.resolve() / f".{output.name}.{suffix}"
+    return real_path(output.parent) / f".{output.name}.{suffix}"
 
 
 @contextmanager

@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from unbag.estimator import UnbagClassifier
 from unbag.exceptions import NotFiniteError
 from unbag.files import is_real_folder
-from unbag.io import TableEncoding, TableFiles, read_rows
+from unbag.io import Drift, TableEncoding, TableFiles, read_rows
+from unbag.io.bag_column import BagColumn, bag_id_array
 from unbag.io.tables import batch_rows_of
 from unbag.plain import to_plain
+from unbag.priors import ClassPriors
 from unbag.progress import RowProgress
 from unbag.validation import check_choice, invalid, shorten
 from unbag.workflow.outputs import check_free, check_not_input, hold
@@ -48,12 +50,16 @@ class PredictedFile:
         Rows in it, and how many of them an earlier run that was stopped had done.
     shares : dict
         Share of the rows predicted as each class.
+    warnings : tuple of str
+        Where the rows differ from those of training, one sentence each; of an earlier run that was
+        stopped, these were told then or never.
     """
 
     output: Path
     rows: int
     rows_before: int
     shares: dict[str, float]
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON."""
@@ -68,6 +74,7 @@ def predict_files(
     output: str | os.PathLike[str],
     key: Sequence[str] = (),
     prior: Mapping[str, float] | None = None,
+    bag: str | None = None,
     probabilities: bool = True,
     images: str | os.PathLike[str] | None = None,
     device: str = "auto",
@@ -93,6 +100,8 @@ def predict_files(
         Columns of the input that name a row; by default ``row``, its number from 0.
     prior : dict, optional
         Class shares where the rows come from; by default those that the model was made for.
+    bag : str, optional
+        Column of bag ids: rows of a known bag get the probabilities under the shares of that bag.
     probabilities : bool, default=True
         Whether to write probabilities.
     images : path, optional
@@ -107,35 +116,40 @@ def predict_files(
     -------
     PredictedFile
     """
+    if bag is not None and prior is not None:
+        raise invalid("prior", "left out where bag is given", "both")
     target = Path(output)
     check_choice("output", target.suffix.lower(), _SUFFIXES)
     check_free("output", target, overwrite=overwrite or is_real_folder(parts_folder(target)))
     clf = load_for_files(model, device)
     with hold(parts_folder(target), target):
         source = _source(clf, rows, list(key), images, verbose)
+        bag_ids = None if bag is None else _bag_ids(clf, rows, bag)
         if prior is not None:
             prior = shares_by_class("prior", prior, clf.classes_)
         settings = [source.fingerprint, prior and list(prior.values()), probabilities, list(key)]
+        settings += [] if bag is None else [bag]
         parts = Parts(target, _fingerprint(Path(model), settings), len(clf.classes_), _PART_ROWS)
         check_free("output", target, overwrite=overwrite or parts.rows > 0)
         check_not_input(target, source.files)
         before = parts.rows
         try:
-            _write(clf, source, prior, parts, probabilities=probabilities, verbose=verbose)
+            chances = {"prior": prior, "bag_ids": bag_ids}
+            _write(clf, source, chances, parts, probabilities=probabilities, verbose=verbose)
         except Exception:
             if not (before or parts.has_its_name):  # an error of a new run leaves nothing
                 parts.discard()
             raise
     shares = (parts.counts / max(1, parts.rows)).tolist()
-    return PredictedFile(
-        target, parts.rows, before, dict(zip(map(str, clf.classes_), shares, strict=True))
-    )
+    by_class = dict(zip(map(str, clf.classes_), shares, strict=True))
+    warnings = () if source.drift is None else source.drift.messages()
+    return PredictedFile(target, parts.rows, before, by_class, warnings)
 
 
 def _write(
     clf: UnbagClassifier,
     source: "_Source",
-    prior: Mapping[Any, float] | None,
+    given: Mapping[str, Any],
     parts: Parts,
     *,
     probabilities: bool,
@@ -147,7 +161,7 @@ def _write(
     _check_names(header)
     if parts.target.suffix.lower() == ".csv":
         _check_csv(source.keys)
-    predicted = closing(_predicted(clf, source.blocks(parts.rows), parts.rows, prior))
+    predicted = closing(_predicted(clf, source.blocks(parts.rows), parts.rows, **given))
     with RowProgress("predicting", verbose) as progress, closing(parts), predicted as blocks:
         progress(parts.rows, source.n_rows)
         for keys, chances in blocks:
@@ -165,6 +179,7 @@ def _predicted(
     blocks: "_Blocks",
     start: int,
     prior: Mapping[Any, float] | None,
+    bag_ids: NDArray[Any] | None,
 ) -> Generator[tuple[list[pa.Array], NDArray[np.float64]], None, None]:
     """Yield keys and probabilities in order, from row ``start`` on, while more are predicted.
 
@@ -178,7 +193,8 @@ def _predicted(
 
     def predict(X: NDArray[Any], start: int) -> NDArray[np.float64]:
         try:
-            return clf.predict_proba(X, prior)
+            bags = None if bag_ids is None else bag_ids[start : start + len(X)]
+            return clf.predict_proba(X, prior, bags)
         except NotFiniteError as error:  # rows of the file, not of the block
             raise NotFiniteError(tuple(start + row for row in error.rows)) from None
 
@@ -214,6 +230,8 @@ class _Source:
         Names and types of the columns that name rows.
     blocks
         Gives blocks from a row on, the same blocks wherever an earlier run was stopped.
+    drift
+        Compares them with the rows of training, where these came from a table.
     """
 
     files: tuple[Path, ...]
@@ -221,6 +239,7 @@ class _Source:
     n_rows: int
     keys: pa.Schema
     blocks: Callable[[int], _Blocks]
+    drift: Drift | None = None
 
 
 def _source(
@@ -256,6 +275,22 @@ def _source(
     return _Source(files, fingerprint, len(X), keys.schema, blocks)
 
 
+def _bag_ids(clf: UnbagClassifier, rows: Any, bag: str) -> NDArray[Any]:
+    """Read the bag id of every row, each that of a known bag."""
+    paths = paths_of(rows)
+    if paths[0].suffix.lower() == ".npz":
+        ids = read_rows(paths, bag=bag, encoding=clf.encoding_).bag_ids
+    else:
+        table = TableFiles(paths, ids=(bag,))
+        column = BagColumn(table, bag)
+        for batch in table.batches([bag]):
+            column.update(batch.column(0))
+        ids = bag_id_array(*column.collected(), from_text=table.is_csv)
+    assert ids is not None
+    (clf.priors_ if clf.priors is None else ClassPriors.of(clf.priors)).encode(ids)
+    return ids
+
+
 def _table_source(encoding: TableEncoding, paths: list[Path], key: list[str]) -> _Source:
     # A key that is also a feature is read as in training.
     ids = [name for name in key if name not in encoding.columns]
@@ -264,15 +299,20 @@ def _table_source(encoding: TableEncoding, paths: list[Path], key: list[str]) ->
     encoding.check_schema(table.schema)
     names = list(dict.fromkeys([*encoding.columns, *key]))
     size = min(_BATCH_ROWS, batch_rows_of(max(len(names), encoding.n_features)))
+    drift = Drift(encoding)
 
     def blocks(skip: int) -> _Blocks:
         for block in _rebatched(table.batches(names, batch_rows=size, skip_rows=skip), size):
             numbers = pa.array(np.arange(skip, skip + len(block)))
-            yield [block.column(name) for name in key] or [numbers], encoding.transform(block)
+            yield (
+                [block.column(name) for name in key] or [numbers],
+                encoding.transform(block, drift),
+            )
             skip += len(block)
 
     keys = [table.schema.field(name) for name in key] or [pa.field(_ROW, pa.int64())]
-    return _Source(table.files, table.fingerprint(), table.n_rows, pa.schema(keys), blocks)
+    schema = pa.schema(keys)
+    return _Source(table.files, table.fingerprint(), table.n_rows, schema, blocks, drift)
 
 
 def _rebatched(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:

@@ -2,18 +2,20 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier, load_model
 from unbag.inspection import Inspection, inspect
-from unbag.io import InputRows, TableFiles, match_bags, read_priors, read_rows
-from unbag.priors import ClassPriors
+from unbag.inspection.alike import RowSample
+from unbag.io import InputRows, TableEncoding, TableFiles, match_bags, read_priors, read_rows
+from unbag.priors import ClassPriors, SharesOf
 from unbag.progress import RowProgress
 from unbag.training import resolve_device
 from unbag.validation import invalid, shorten
@@ -24,7 +26,9 @@ __all__ = [
     "load_for_files",
     "paths_of",
     "read_inputs",
+    "read_training_inputs",
     "shares_by_class",
+    "text_column",
 ]
 
 _INSPECTED = 50_000  # rows that the test of the assumption looks at
@@ -81,6 +85,7 @@ def read_inputs(
     leave_out: Sequence[str] = (),
     images: str | os.PathLike[str] | None = None,
     *,
+    shares_of: SharesOf | None = None,
     verbose: bool = False,
     **options: Any,
 ) -> Inputs:
@@ -94,6 +99,8 @@ def read_inputs(
     priors : path or ClassPriors
     columns, leave_out, images
         As in :func:`unbag.io.read_rows`.
+    shares_of : {"rows", "population"}, optional
+        What the shares are of, where the priors do not say it or say something else.
     verbose : bool
         Show progress.
     **options
@@ -117,7 +124,66 @@ def read_inputs(
         read = read_rows(paths, bag=bag, progress=progress, **options)
     assert read.bag_ids is not None
     notes += (*read.notes, *match_bags(read.bag_ids, priors))
-    return Inputs(read, priors, tuple(files), notes)
+    return Inputs(read, priors.with_errors(shares_of=shares_of), tuple(files), notes)
+
+
+def read_training_inputs(
+    rows: Any,
+    bag: str | None,
+    priors: str | os.PathLike[str],
+    columns: Sequence[str] | None,
+    leave_out: Sequence[str],
+    keep: Sequence[str],
+    seed: int,
+    **options: Any,
+) -> Inputs:
+    """Read rows and priors without columns that tell which bag a row is in.
+
+    Parameters are those of :func:`read_inputs`. Columns of ``keep`` and ``columns`` are used all
+    the same; ``seed`` draws the rows that are looked at.
+    """
+    inputs = read_inputs(rows, bag, priors, columns, leave_out, **options)
+    encoding = inputs.rows.encoding
+    if not isinstance(encoding, TableEncoding):
+        return inputs
+    known = {*encoding.columns, *encoding.left_out}
+    if unknown := [name for name in keep if name not in known]:
+        raise invalid("keep", "columns of the rows", shorten(unknown))
+    chosen = {*keep, *(columns or ())}
+    copies = {
+        name: share for name, share in _bag_copies(inputs, seed).items() if name not in chosen
+    }
+    if not copies or len(copies) == len(encoding.columns):  # inspect says what is left then
+        return inputs
+    inputs = read_inputs(rows, bag, priors, columns, [*leave_out, *copies], **options)
+    reasons = {
+        name: f"it tells which bag a row is in ({100 * share:.3g}% of its variance lies between "
+        "bags); to use it all the same, name it in keep (--keep)"
+        for name, share in copies.items()
+    }
+    notes = [f"Column {name!r} is left out: {reason}." for name, reason in reasons.items()]
+    encoding = inputs.rows.encoding
+    assert isinstance(encoding, TableEncoding)
+    encoding = msgspec.structs.replace(encoding, left_out={**encoding.left_out, **reasons})
+    read = replace(inputs.rows, encoding=encoding)
+    return replace(inputs, rows=read, notes=(*inputs.notes, *notes))
+
+
+def _bag_copies(inputs: Inputs, seed: int) -> dict[str, float]:
+    """Columns that tell the bag, with the share of their variance that lies between bags."""
+    X, ids = _rows_to_inspect(inputs, seed)
+    sample = RowSample.draw(X, inputs.priors.encode(ids), inputs.priors, seed)
+    return sample.copies(getattr(inputs.rows.encoding, "feature_columns", None))
+
+
+def text_column(rows: Any, name: str) -> NDArray[Any]:
+    """Values of a column of a table as text, (n,); missing ones are "missing"."""
+    table = TableFiles(paths_of(rows), text=(name,))
+    table.check_columns("by", [name])
+    values: list[str] = []
+    for batch in table.batches([name]):
+        values += ["missing" if v is None else str(v) for v in batch.column(0).to_pylist()]
+    return np.array(values, dtype=object)
 
 
 def load_for_files(model: str | os.PathLike[str], device: str) -> UnbagClassifier:
@@ -148,8 +214,17 @@ def inspect_rows(inputs: Inputs, seed: int, **options: Any) -> Inspection:
     """Inspect priors and rows; of many rows, a sample serves for the test of the assumption."""
     index = inputs.priors.encode(inputs.bag_ids)
     sizes = np.bincount(index, minlength=inputs.priors.n_bags)
+    X, ids = _rows_to_inspect(inputs, seed)
+    columns = getattr(inputs.rows.encoding, "feature_columns", None)
+    return inspect(
+        inputs.priors, sizes, X=X, bag_ids=ids, columns=columns, random_state=seed, **options
+    )
+
+
+def _rows_to_inspect(inputs: Inputs, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Rows and their bags: all, or a sample of many."""
     X, ids = inputs.rows.X, inputs.bag_ids
     if len(X) > _INSPECTED:
         chosen = np.sort(np.random.default_rng(seed).choice(len(X), _INSPECTED, replace=False))
         X, ids = X[chosen], ids[chosen]
-    return inspect(inputs.priors, sizes, X=np.asarray(X), bag_ids=ids, **options)
+    return np.asarray(X), ids

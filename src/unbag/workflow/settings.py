@@ -7,8 +7,8 @@ import numpy as np
 
 from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier
-from unbag.evaluation.variances import SAMPLINGS
 from unbag.methods import get_method, rehearse
+from unbag.priors import SHARES_OF, SharesOf, read_shares_of
 from unbag.training import resolve_device
 from unbag.training.engine import PRECISIONS
 from unbag.validation import check_choice, check_number, invalid
@@ -36,10 +36,14 @@ def make_classifier(options: Mapping[str, Any]) -> UnbagClassifier:
     return UnbagClassifier(**arguments)
 
 
-def check_intervals(sampling: str, level: float) -> None:
-    """Check what intervals are made by."""
-    check_choice("sampling", sampling, SAMPLINGS)
+def check_intervals(
+    shares_of: SharesOf | None, sampling: str | None, level: float
+) -> SharesOf | None:
+    """Check what intervals are made by; return what the shares are said to be of."""
+    if shares_of is not None:
+        check_choice("shares_of", shares_of, SHARES_OF)
     check_number("level", level, low=0, high=1, low_open=True, high_open=True)
+    return read_shares_of(shares_of, sampling)
 
 
 def check_shares(evaluation: float, validation: float, *, low_open: bool) -> None:

@@ -18,7 +18,7 @@ from unbag.evaluation import Evaluation
 from unbag.exceptions import UnbagError
 from unbag.files import discard, discarded, write_whole
 from unbag.inspection import Inspection
-from unbag.priors import risk_weights
+from unbag.priors import SharesOf, read_shares_of, risk_weights
 from unbag.report import ModelVerdict
 from unbag.selection import TuningResult, tune
 from unbag.selection.tuning import SCORERS
@@ -33,7 +33,13 @@ from unbag.workflow.judging import (
     pages,
     write_report,
 )
-from unbag.workflow.reading import Inputs, inspect_rows, paths_of, read_inputs, shares_by_class
+from unbag.workflow.reading import (
+    Inputs,
+    inspect_rows,
+    paths_of,
+    read_training_inputs,
+    shares_by_class,
+)
 from unbag.workflow.settings import check_intervals, check_settings, check_shares, make_classifier
 from unbag.workflow.work import work_folder
 
@@ -110,16 +116,18 @@ def fit_files(
     output: str | os.PathLike[str],
     columns: Sequence[str] | None = None,
     leave_out: Sequence[str] = (),
+    keep: Sequence[str] = (),
     images: str | os.PathLike[str] | None = None,
     evaluation_share: float = 0.2,
     validation_share: float = 0.1,
     calibrate: bool | None = None,
-    sampling: str = "iid",
+    shares_of: SharesOf | None = None,
     level: float = 0.95,
     title: str | None = None,
     seed: int = 0,
     overwrite: bool = False,
     verbose: bool = False,
+    sampling: str | None = None,
     **options: Any,
 ) -> TrainedModel:
     """Train a classifier from files and write a model folder with its evaluation and report.
@@ -140,6 +148,9 @@ def fit_files(
         Folder of the model.
     columns, leave_out : sequences of str
         Columns to learn from, by default all that can be encoded; and columns not to use.
+    keep : sequence of str
+        Columns to use though they tell which bag a row is in, such as a date where bags are days;
+        others are left out by default, with a note.
     images : path, optional
         Folder of the images.
     evaluation_share : float, default=0.2
@@ -150,8 +161,8 @@ def fit_files(
     calibrate : bool, optional
         Correct probabilities by the validation rows, without labels; by default where these are
         at least 50 per class.
-    sampling, level
-        Of the evaluation, as in :func:`unbag.evaluate_predictions`.
+    shares_of, level
+        As in :func:`unbag.evaluate_predictions`; the first by default as the file of priors says.
     title : str, optional
         Of the report.
     seed : int, default=0
@@ -160,6 +171,8 @@ def fit_files(
         Replace a model that is there.
     verbose : bool, default=False
         Show progress.
+    sampling : optional
+        Replaced by ``shares_of``.
     **options
         Parameters of :class:`UnbagClassifier`, such as ``method``, ``epochs`` and ``device``, and
         ``method_settings``, a dict of the settings of the method.
@@ -169,6 +182,7 @@ def fit_files(
     TrainedModel
     """
     arguments = dict(locals())
+    arguments["shares_of"] = read_shares_of(shares_of, arguments.pop("sampling"))
     _check(arguments, low_open=False)
     if not validation_share and (calibrate or options.get("early_stopping")):
         needs = "calibrate" if calibrate else "early_stopping"
@@ -186,7 +200,7 @@ def fit_files(
         clf.checkpoint = None
         watched = None
         if validation is not None:
-            watched = evaluate_watched(clf, validation, sampling=sampling, level=level)
+            watched = evaluate_watched(clf, validation, level=level)
             if _is_calibrated(calibrate, validation):
                 clf.calibrate(validation)
         return run.finish(clf, untouched, train, watched)
@@ -200,6 +214,7 @@ def tune_files(
     output: str | os.PathLike[str],
     columns: Sequence[str] | None = None,
     leave_out: Sequence[str] = (),
+    keep: Sequence[str] = (),
     images: str | os.PathLike[str] | None = None,
     trials: int = 32,
     scoring: str = "likelihood",
@@ -207,12 +222,13 @@ def tune_files(
     validation_share: float = 0.2,
     storage: str | None = None,
     at_once: int = 8,
-    sampling: str = "iid",
+    shares_of: SharesOf | None = None,
     level: float = 0.95,
     title: str | None = None,
     seed: int = 0,
     overwrite: bool = False,
     verbose: bool = False,
+    sampling: str | None = None,
     **options: Any,
 ) -> TrainedModel:
     """Search for a method and its hyperparameters without labels, and write the best model.
@@ -223,6 +239,7 @@ def tune_files(
     lists them.
     """
     arguments = dict(locals())
+    arguments["shares_of"] = read_shares_of(shares_of, arguments.pop("sampling"))
     _check(arguments, low_open=True)
     optuna = import_optional("optuna", "tune")
     check_choice("scoring", scoring, SCORERS)
@@ -250,7 +267,7 @@ def tune_files(
 
 def _check(arguments: Mapping[str, Any], *, low_open: bool) -> None:
     """Check what does not depend on the files; whether the shares of rows must be above 0."""
-    check_intervals(arguments["sampling"], arguments["level"])
+    check_intervals(arguments["shares_of"], None, arguments["level"])
     check_shares(arguments["evaluation_share"], arguments["validation_share"], low_open=low_open)
     check_settings(arguments["options"], arguments["seed"])
 
@@ -286,7 +303,7 @@ class _Run:
         tuning: TuningResult | None = None,
     ) -> TrainedModel:
         """Judge the model, and write all that belongs to it: at once, or nothing."""
-        shown = {name: self.arguments[name] for name in ("title", "sampling", "level")}
+        shown = {name: self.arguments[name] for name in ("title", "level")}
         judgement = judge(clf, self.inputs, self.inspection, untouched, train, watched, **shown)
         evaluation = judgement.evaluation
         results: dict[str, Any] = {
@@ -318,12 +335,11 @@ class _Run:
 def _run(arguments: Mapping[str, Any]) -> Iterator[_Run]:
     """Hold the folder of a run, and read and inspect its rows and priors."""
     config = to_toml(_named(arguments))
-    read = {name: arguments[name] for name in ("rows", "bag", "priors", "columns", "leave_out")}
-    read |= {name: arguments[name] for name in ("images", "verbose")}
+    names = ("rows", "bag", "priors", "columns", "leave_out", "keep", "seed", "images", "shares_of")
+    read = {name: arguments[name] for name in (*names, "verbose")}
     with work_folder(Path(arguments["output"]), config, overwrite=arguments["overwrite"]) as work:
-        inputs = read_inputs(**read, cache=work / "rows")
-        intervals = {name: arguments[name] for name in ("sampling", "level")}
-        inspection = inspect_rows(inputs, arguments["seed"], **intervals)
+        inputs = read_training_inputs(**read, cache=work / "rows")
+        inspection = inspect_rows(inputs, arguments["seed"], level=arguments["level"])
         yield _Run(arguments, config, work, inputs, inspection)
 
 
@@ -369,7 +385,7 @@ def _named(arguments: Mapping[str, Any]) -> dict[str, Any]:
     options: dict[str, Any] = {k: v for k, v in arguments.items() if k not in unnamed}
     options |= arguments["options"]
     options["rows"] = [str(path) for path in paths_of(options["rows"])]
-    options["leave_out"] = list(options["leave_out"])
+    options |= {name: list(options[name]) for name in ("leave_out", "keep")}
     options[SET] = options.pop(METHOD_SETTINGS, None) or None
     if isinstance(options.get("test_prior"), Mapping):
         shares = options["test_prior"].items()

@@ -5,7 +5,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from unbag.estimator.folder import DESCRIPTION
-from unbag.files import discard, discarded, read_regular, remove_folder, settle_folder, write_whole
+from unbag.files import (
+    discard,
+    discarded,
+    read_regular,
+    real_path,
+    remove_folder,
+    settle_folder,
+    write_whole,
+)
 from unbag.validation import invalid
 from unbag.workflow.config import CONFIG, MAX_BYTES
 from unbag.workflow.outputs import hidden_folder, hold
@@ -29,14 +37,14 @@ def work_folder(output: Path, config: str, *, overwrite: bool) -> Iterator[Path]
     overwrite : bool
         Whether a finished model may be replaced.
     """
-    folder = hidden_folder(output.resolve())
+    folder = hidden_folder(real_path(output))
     with ExitStack() as held:
         try:
             held.enter_context(hold(folder, output))
             _discard_links(folder)
             left = _text(folder / CONFIG)  # of a run that was stopped
             if left is not None and output.is_dir():
-                settle_folder(output.resolve(), DESCRIPTION)
+                settle_folder(real_path(output), DESCRIPTION)
             _check_free(output, overwrite=overwrite or left == config)
             write_whole(folder / CONFIG, config)
         except OSError as error:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from unbag.report.sections.answers import answers
 from unbag.report.sections.bags import bag_shares, inspection, priors
-from unbag.report.sections.results import calibration, confusion, drift, headline
+from unbag.report.sections.columns import columns
+from unbag.report.sections.results import calibration, confusion, drift, groups, headline
 from unbag.report.sections.settings import citation, data, hyperparameters
 from unbag.report.sections.training import training
 from unbag.report.sources import Part, Sources
@@ -40,8 +41,10 @@ SECTIONS = (
     Section("answers", "In short", answers),
     Section("headline", "Results", headline),
     Section("confusion", "Classes", confusion),
+    Section("groups", "Groups", groups),
     Section("drift", "Differences between bags", drift),
     Section("bag_shares", "Predicted and known shares", bag_shares),
+    Section("columns", "Columns the model uses", columns),
     Section("calibration", "Probabilities", calibration),
     Section("inspection", "Check of bags and shares", inspection),
     Section("priors", "Known shares", priors),

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 from scipy import stats
 
-from unbag.evaluation import Evaluation, LeftInverse
+from unbag.evaluation import Estimate, Evaluation, LeftInverse
 from unbag.evaluation.misfit import drift_directions
 from unbag.evaluation.report import SHOWN_MOVE
 from unbag.evaluation.variances import BagSample
 from unbag.report.sources import Floats, Part, Sources, number_part, share_part
 from unbag.report.text import text
 
-__all__ = ["calibration", "confusion", "drift", "headline"]
+__all__ = ["calibration", "confusion", "drift", "groups", "headline"]
 
 _MOST_CLASSES = 30  # whose recall the table of drifts shows
 
@@ -32,7 +32,7 @@ def headline(sources: Sources) -> Part | None:
         "held_out_rows": evaluation.n_rows,
         "held_out_bags": evaluation.n_bags,
         "level": evaluation.level,
-        "sampling": evaluation.sampling,
+        "shares_of": evaluation.shares_of,
         "accuracy": accuracy,
         "balanced_accuracy": share_part(evaluation.balanced_accuracy, evaluation.level),
         "macro_f1": share_part(evaluation.macro_f1, evaluation.level),
@@ -86,13 +86,13 @@ def _cell_intervals(
     counts = sources.held_out_rows
     if counts is None or sources.predicted is None or evaluation.inverse == "least-variance":
         return None, None
-    present = sources.priors.subset(counts > 0)
+    present = sources.priors.subset(counts > 0).with_errors(shares_of=evaluation.shares_of)
     n = counts[counts > 0].astype(np.float64)
     inverse = LeftInverse(present, n, evaluation.inverse).matrix  # (K, M)
     columns = evaluation.projected["confusion"].T  # (K, K): row k is column k of C
     share = evaluation.held_out_share
     share = None if share is None else share[counts > 0]
-    sample = BagSample.of(present, n, evaluation.sampling, share)
+    sample = BagSample.of(present, n, share)
     spread = sample.share_variance(columns)  # (K, M)
     if evaluation.misfit is not None:
         drift = evaluation.misfit.allowance(evaluation.level)
@@ -105,6 +105,32 @@ def _cell_intervals(
     np.fill_diagonal(low, [recall.low for recall in evaluation.recall])
     np.fill_diagonal(high, [recall.high for recall in evaluation.recall])
     return low, high
+
+
+def groups(sources: Sources) -> Part | None:
+    """Give accuracy, recall and shares of every group."""
+    evaluation = sources.evaluation
+    if evaluation is None or evaluation.groups is None:
+        return None
+
+    def part(estimates: list[Estimate]) -> list[Part | None]:
+        return [share_part(e, evaluation.level) for e in estimates]
+
+    return {
+        "classes": sources.classes,
+        "level": evaluation.level,
+        "rows": [
+            {
+                "group": text(group.group),
+                "rows": group.n_rows,
+                "accuracy": share_part(group.accuracy, evaluation.level),
+                "recall": part(group.recall),
+                "class_share": part(group.class_share),
+                "predicted_share": part(group.predicted_share),
+            }
+            for group in evaluation.groups
+        ],
+    }
 
 
 def drift(sources: Sources) -> Part | None:

@@ -12,6 +12,7 @@ from unbag.report.sources import Part, Sources
 __all__ = ["citation", "data", "hyperparameters", "versions"]
 
 _NOT_SHOWN = {"priors", "method", "verbose", "checkpoint"}
+_SHOWN_IF_GIVEN = {"learner", "time_limit"}  # None leaves nothing to choose
 _PACKAGES = ("unbag", "torch", "numpy", "scipy", "scikit-learn", "pyarrow")
 _PAPER = (
     "Y. Tang, N. Lu, T. Zhang, M. Sugiyama. Multi-class Classification from Multiple Unlabeled "
@@ -40,7 +41,8 @@ def hyperparameters(sources: Sources) -> Part:
     """Give the settings that were used, and the names of those that were chosen automatically."""
     clf = sources.clf
     parameters = clf.get_params(deep=False)
-    settings = {n: v for n, v in parameters.items() if n not in _NOT_SHOWN} | clf.settings_
+    hidden = _NOT_SHOWN | {n for n in _SHOWN_IF_GIVEN if parameters[n] is None}
+    settings = {n: v for n, v in parameters.items() if n not in hidden} | clf.settings_
     settings["test_prior"] = getattr(clf, "test_prior_", settings["test_prior"])
     settings["epochs"] = getattr(clf, "n_iter_", settings["epochs"])
     automatic = {

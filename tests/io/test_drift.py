@@ -1,0 +1,55 @@
+"""Rows are compared with those of training, column by column."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unbag.io import encoding_from_dict
+from unbag.io.frames import encode_frame
+
+
+def rows(n, seed):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "age": rng.normal(40, 9, n),
+            "city": rng.choice(["Oulu", "Turku", "Pori"], n, p=[0.5, 0.3, 0.2]),
+            "day": pd.Timestamp("2023-01-05") + pd.to_timedelta(rng.integers(0, 300, n), unit="D"),
+            "member": pd.array(rng.random(n) < 0.5, dtype="boolean"),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def encoding():
+    return encode_frame(rows(900, 0).assign(bag=["a", "b"] * 450), bag="bag").encoding
+
+
+@pytest.mark.parametrize("n", [1, 5, 50, 900, 2000])
+def test_rows_like_those_of_training_are_not_said_to_differ(encoding, n):
+    assert not any(encoding.compare(rows(n, 1 + seed)) for seed in range(60))
+
+
+def test_differences_are_named_with_their_size(encoding):
+    other = rows(500, 1)
+    other["age"] += 30
+    other["day"] += pd.Timedelta(days=200)
+    other.loc[:40, "city"] = "Rovaniemi"
+    other.loc[100:300, "member"] = pd.NA
+    by_column = {text.split("'")[1]: text for text in encoding.compare(other)}
+    assert set(by_column) == set(other.columns)
+    assert "of the values are out of the range of training: they are" in by_column["age"]
+    assert "those of training 2023-01-05 to 2023-10-31" in by_column["day"]
+    assert "8.2% of the values are rare or not seen in training (0.0%" in by_column["city"]
+    assert by_column["city"].endswith("such as 'Rovaniemi'.")
+    assert "40.2% of the values are missing (0.0% in training)" in by_column["member"]
+
+
+def test_what_was_seen_is_kept_and_models_without_it_compare_nothing(encoding):
+    assert encoding_from_dict(encoding.to_dict()) == encoding
+    assert encoding.seen["age"].rows == 900
+    values = encoding.to_dict()
+    del values["seen"]
+    other = rows(500, 1).assign(age=1000.0)
+    assert encoding_from_dict(values).compare(other) == ()
+    assert encoding.compare(other)

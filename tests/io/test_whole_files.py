@@ -1,0 +1,210 @@
+"""JSON lines, Feather, Excel and compressed CSV files are tables like others."""
+
+import datetime
+import gzip
+import json
+import re
+import zipfile
+
+import numpy as np
+import openpyxl
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+
+from unbag.exceptions import InvalidInputError, MissingDependencyError
+from unbag.io import TableFiles, packed, read_priors, read_rows
+
+ROWS = {
+    "district": ["north", "south"] * 20,
+    "age": [20.5 + i for i in range(39)] + [None],
+    "city": ["Oulu", "Turku", "Pori", "Oulu"] * 10,
+    "visits": [1, 2, 3, 5] * 10,
+    "day": [datetime.datetime(2024, 1 + i % 12, 3) for i in range(40)],
+}
+
+
+def as_excel(path, columns):
+    book = openpyxl.Workbook()
+    book.active.append(list(columns))
+    for row in zip(*columns.values(), strict=True):
+        book.active.append(row)
+    book.save(path)
+
+
+def lines(columns):
+    rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    return "".join(json.dumps(row, default=str) + "\n" for row in rows)
+
+
+def csv(columns):
+    rows = zip(*columns.values(), strict=True)
+    text = [",".join("" if cell is None else str(cell) for cell in row) for row in rows]
+    return "\n".join([",".join(columns), *text, ""])
+
+
+@pytest.fixture
+def tables(tmp_path):
+    pa.parquet.write_table(pa.table(ROWS), tmp_path / "rows.parquet")
+    pa.feather.write_feather(pa.table(ROWS), tmp_path / "rows.feather")
+    as_excel(tmp_path / "rows.xlsx", ROWS)
+    (tmp_path / "rows.jsonl").write_text(lines(ROWS))
+    with gzip.open(tmp_path / "rows.csv.gz", "wt") as file:
+        file.write(csv(ROWS))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["rows.feather", "rows.xlsx", "rows.jsonl", "rows.csv.gz"])
+def test_every_kind_of_file_gives_the_same_rows(tables, name):
+    expected = read_rows(tables / "rows.parquet", bag="district")
+    read = read_rows(tables / name, bag="district")
+    np.testing.assert_array_equal(read.X, expected.X)
+    assert read.bag_ids.tolist() == expected.bag_ids.tolist()
+    other = read_rows(tables / name, encoding=expected.encoding)
+    np.testing.assert_array_equal(other.X, expected.X)
+    table = TableFiles(tables / name)
+    parts = pa.Table.from_batches(table.batches(["visits"], skip_rows=33, batch_rows=3))
+    assert parts["visits"].to_pylist() == ROWS["visits"][33:]
+
+
+def test_a_pattern_names_files(tables):
+    for name in ("part-1.jsonl", "part-2.jsonl"):
+        (tables / name).write_text((tables / "rows.jsonl").read_text())
+    table = TableFiles(tables / "part-*.jsonl")
+    assert [file.name for file in table.files] == ["part-1.jsonl", "part-2.jsonl"]
+    assert table.n_rows == 80
+    with pytest.raises(InvalidInputError, match="existing file or folder"):
+        TableFiles(tables / "nothing-*.jsonl")
+
+
+def test_cells_of_several_kinds_are_text_and_blank_rows_are_left_out(tmp_path):
+    columns = {"a": [1, "x", None, 2.5], "b": [True, False, None, True], "": [None] * 4}
+    as_excel(tmp_path / "a.xlsx", columns)
+    table = TableFiles(tmp_path / "a.xlsx")
+    assert table.schema.types == [pa.string(), pa.bool_()]
+    assert next(table.batches()).column(0).to_pylist() == ["1", "x", "2.5"]
+
+
+def test_text_that_looks_like_numbers_stays_text(tmp_path):
+    as_excel(tmp_path / "a.xlsx", {"code": [1, 2, 3]})
+    assert TableFiles(tmp_path / "a.xlsx", text=["code"]).schema.types == [pa.string()]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a.feather", "a readable Feather file, got"),
+        ("a.jsonl", "a readable JSON lines file, got"),
+        ("a.xlsx", r"a readable Excel file \(.xlsx\), got"),
+        ("a.csv.gz", "a whole .gz file, got"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path, name, message):
+    (tmp_path / name).write_text("no")
+    with pytest.raises(InvalidInputError, match=message):
+        TableFiles(tmp_path / name)
+
+
+def test_an_excel_file_without_rows_and_without_the_package(tmp_path, monkeypatch):
+    as_excel(tmp_path / "a.xlsx", {})
+    with pytest.raises(InvalidInputError, match="got an empty one"):
+        TableFiles(tmp_path / "a.xlsx")
+    monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'unbag\[excel\]'"):
+        TableFiles(tmp_path / "a.xlsx")
+
+
+def test_shares_come_from_the_same_files(tmp_path):
+    shares = {"district": ["north", "south"], "yes": [30, 60], "no": [70, 40]}
+    as_excel(tmp_path / "shares.xlsx", shares)
+    with gzip.open(tmp_path / "shares.csv.gz", "wt") as file:
+        file.write(csv(shares))
+    for name in ("shares.xlsx", "shares.csv.gz"):
+        read = read_priors(tmp_path / name)
+        assert read.unit == "percent"
+        np.testing.assert_allclose(read.priors.values, [[0.3, 0.7], [0.6, 0.4]])
+        assert read.priors.bag_ids.tolist() == ["north", "south"]
+
+
+# ------------------------------------------------------------------------------- damaged files
+
+
+def members(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def pack(path, content):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in content.items():
+            archive.writestr(name, data)
+
+
+SHEET = "xl/worksheets/sheet1.xml"
+XML = '<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">{}</worksheet>'
+ENTITIES = "".join(f'<!ENTITY a{i + 1} "{f"&a{i};" * 10}">' for i in range(9))
+LAUGHS = f'<!DOCTYPE x [<!ENTITY a0 "aaaaaaaaaa">{ENTITIES}]>' + XML.format(
+    "<sheetData><row><c t='inlineStr'><is><t>&a9;</t></is></c></row></sheetData>"
+)
+DAMAGED = {
+    "no workbook": lambda m: m.pop("xl/workbook.xml"),
+    "half of a sheet": lambda m: m.update({SHEET: m[SHEET][: len(m[SHEET]) // 2]}),
+    "a workbook of another form": lambda m: m.update({"xl/workbook.xml": b"<x a='1'/>"}),
+    "no sheets": lambda m: m.update(
+        {"xl/workbook.xml": re.sub(rb"<sheets>.*</sheets>", b"<sheets/>", m["xl/workbook.xml"])}
+    ),
+    "entities that grow": lambda m: m.update({SHEET: LAUGHS.encode()}),
+    "a row far below": lambda m: m.update(
+        {SHEET: m[SHEET].replace(b'<row r="41"', b'<row r="999999999"')}
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_workbooks_are_refused(tables, case):
+    content = members(tables / "rows.xlsx")
+    before = dict(content)
+    DAMAGED[case](content)
+    assert content != before
+    pack(tables / "rows.xlsx", content)
+    with pytest.raises(InvalidInputError, match=r"a readable Excel file|a sheet of at most"):
+        read_rows(tables / "rows.xlsx", bag="district")
+
+
+def test_a_sheet_that_calls_itself_smaller_is_read_whole(tables):
+    content = members(tables / "rows.xlsx")
+    before = content[SHEET]
+    content[SHEET] = re.sub(rb'<dimension ref="[^"]*"', b'<dimension ref="A1:C5"', before)
+    assert content[SHEET] != before
+    expected = read_rows(tables / "rows.xlsx", bag="district").X
+    pack(tables / "rows.xlsx", content)
+    np.testing.assert_array_equal(read_rows(tables / "rows.xlsx", bag="district").X, expected)
+
+
+def test_a_feather_file_with_wrong_offsets_is_refused(tables):
+    """Arrow would read what lies elsewhere in memory, or crash."""
+    table = pa.table({"district": ["a", "b"], "city": ["x", "y"]})
+    offsets = pa.py_buffer(np.array([0, 1 << 30, 2], dtype=np.int32))
+    broken = pa.StringArray.from_buffers(2, offsets, pa.py_buffer(b"xy"))
+    path = tables / "rows.feather"
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write(pa.record_batch([table["district"].chunk(0), broken], schema=table.schema))
+    with pytest.raises(InvalidInputError, match="a readable Feather file"):
+        read_rows(path, bag="district")
+
+
+@pytest.mark.parametrize("name", ["rows.xlsx", "rows.csv.gz"])
+def test_bombs_are_refused(tables, monkeypatch, name):
+    columns = {"district": ["north"] * 20_000, "age": [1.5] * 20_000}
+    if name.endswith(".gz"):
+        with gzip.open(tables / name, "wt") as file:
+            file.write(csv(columns))
+    else:
+        content = members(tables / name)
+        content[SHEET] += b" " * 500_000
+        pack(tables / name, content)
+    monkeypatch.setattr(packed, "LARGE", 1000)
+    monkeypatch.setattr(packed, "MAX_EXPANSION", 20)
+    with pytest.raises(InvalidInputError, match="content that is at most 20 times larger than"):
+        read_rows(tables / name, bag="district")

@@ -1,0 +1,116 @@
+"""The limits that the page about security states are those of the code, and they are kept."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from unbag import ids, validation
+from unbag.estimator import description, folder
+from unbag.exceptions import InvalidInputError
+from unbag.io import TableFiles, csv_text, numeric, packed, read_rows
+from unbag.schema import SchemaError, convert
+from unbag.validation import invalid
+from unbag.workflow import config
+
+PAGE = Path(__file__).parents[1] / "docs" / "guide" / "security.md"
+MIB = 1 << 20
+
+
+def largest(kind) -> int:
+    (meta,) = (m for m in kind.__metadata__ if isinstance(m, msgspec.Meta))
+    return meta.le if meta.lt is None else meta.lt - 1
+
+
+LAYERS = largest(description.Mlp.__annotations__["depth"])
+STATED = {
+    "`model.json`, `encoding.json`": f"{folder._MAX_JSON // MIB} MiB, {folder._MAX_NESTED:,} "
+    f"lists and objects, {folder._MAX_VALUES:,} values and "
+    f"{('no', 'one', 'two', 'three', 'four')[folder._VALUES_PER_BAG]} more for each bag",
+    "`config.toml`": f"{config.MAX_BYTES // MIB} MiB; in a model folder, "
+    f"{config.MAX_SIGNS:,} dots and brackets",
+    "header of `model.safetensors` (names and shapes of tensors)": (
+        f"{folder._MAX_HEADER // MIB} MiB, {folder._MAX_TENSORS:,} tensors"
+    ),
+    "weights": "half of the machine's memory; every shape must fit what `model.json` implies",
+    "layers of a network": f"{LAYERS:,}",
+    "units of a layer, values of a row": "2³¹ − 1",
+    "bag ids and class names in class shares": f"{ids.LONGEST_ID:,} characters each",
+    "one row of a CSV file": f"{csv_text.BLOCK // MIB} MiB",
+    "large content of `.npz`, `.gz` and `.xlsx`": f"at most {packed.MAX_EXPANSION} times larger "
+    "than the file",
+    "numbers in rows": "{0}, and {0} deviations from the mean".format(
+        f"{numeric.LARGEST:.1e}".replace("e+", "e")
+    ),
+    "what came, as a message shows it": f"{validation._LONGEST_GOT:,} characters",
+}
+
+
+def test_the_page_states_the_limits_of_the_code():
+    section = PAGE.read_text().split("## Limits")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (.+?) \| (.+?) \|$", section, re.MULTILINE)
+    assert dict(rows) == {"what": "limit", **STATED}
+    assert largest(description.Size) == 2**31 - 1
+
+
+def test_a_config_file(tmp_path):
+    file = tmp_path / "config.toml"
+    head = "epochs = 2\n#"
+    file.write_text(head + "x" * (config.MAX_BYTES - len(head)))
+    assert config.load_toml(file, trusted=False) == config.load_toml(file) == {"epochs": 2}
+    file.write_text(head + "x" * (config.MAX_BYTES - len(head) + 1))
+    for trusted in (True, False):
+        with pytest.raises(InvalidInputError, match=r"at most 1 MB|1,048,576 are allowed"):
+            config.load_toml(file, trusted=trusted)
+
+
+@pytest.mark.parametrize("text", ["[a{}.b]\n", "a{} = [1]\n"])
+def test_a_config_file_of_a_stranger(tmp_path, text):
+    """One of 1 MB could take 200 MB of memory, or, with one long key, hours."""
+    file, per_line = tmp_path / "config.toml", text.count(".") + text.count("[")
+    for lines, is_read in ((config.MAX_SIGNS // per_line, True), (config.MAX_SIGNS, False)):
+        file.write_text("".join(text.format(i) for i in range(lines + 1 - is_read)))
+        assert config.load_toml(file)
+        if is_read:
+            assert config.load_toml(file, trusted=False)
+        else:
+            with pytest.raises(InvalidInputError, match="at most 20,000 dots and brackets"):
+                config.load_toml(file, trusted=False)
+
+
+@pytest.mark.parametrize(("depth", "width"), [(LAYERS + 1, 1), (1, 2**31)])
+def test_a_network(depth, width):
+    network = {"kind": "mlp", "depth": LAYERS, "width": 2**31 - 1, "dropout": 0.0}
+    assert convert(network, description.Mlp).depth == LAYERS
+    with pytest.raises(SchemaError, match=r"depth|width"):
+        convert({**network, "depth": depth, "width": width}, description.Mlp)
+
+
+def test_a_row_of_a_csv_file(tmp_path):
+    file = tmp_path / "rows.csv"
+    for length in (csv_text.BLOCK - 100, csv_text.BLOCK + 1):
+        file.write_text(f'a,b\n1,x\n2,"{"y" * length}"\n3,z\n')
+        if length < csv_text.BLOCK:
+            assert TableFiles(file).n_rows == 3
+        else:
+            with pytest.raises(InvalidInputError, match="a row longer than 4 MB"):
+                _ = TableFiles(file).n_rows
+
+
+@pytest.mark.parametrize("factor", [0.999, 1.001])
+def test_numbers_in_rows(tmp_path, factor):
+    X = np.zeros((4, 2), dtype=np.float64)
+    X[2, 1] = factor * numeric.LARGEST
+    np.savez(tmp_path / "rows.npz", X=X)
+    if factor < 1:
+        assert read_rows(tmp_path / "rows.npz").X.shape == (4, 2)
+    else:
+        with pytest.raises(InvalidInputError, match=r"more than 1\.8e\+19"):
+            read_rows(tmp_path / "rows.npz")
+
+
+def test_a_message():
+    long = "y" * 10_000_000
+    assert len(str(invalid("x", "short", long))) < validation._LONGEST_GOT + 100

@@ -1,9 +1,10 @@
 """Tables of what faults and kills came to, by command and format of the rows.
 
-usage: python tests/faults/tables.py faults POINTS
+usage: python tests/faults/tables.py faults POINTS [COMMAND ...]
        python tests/faults/tables.py kills KILLS SEED
 
-``POINTS`` is the largest number of points per kind of fault and command, ``KILLS`` the number of
+``POINTS`` is the largest number of points per kind of fault and command (such as "fit CSV"; all by
+default), ``KILLS`` the number of
 kills in all. Prints Markdown; ends with 1 where anything was wrong.
 """
 
@@ -34,7 +35,7 @@ def run(program: str, command: str, folder: Path, *arguments: object, **environm
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-def faults(folder: Path, points: str) -> int:
+def faults(folder: Path, points: str, *commands: str) -> int:
     from sweep import COMMANDS, FAULTS, errno
 
     shim = folder.parent / "shim.so"
@@ -43,7 +44,7 @@ def faults(folder: Path, points: str) -> int:
     numbers = [*kinds, "points", "possible", "told", "wrong"]
     print_row("command", *numbers, "seconds")
     total: Counter[str] = Counter()
-    for command in COMMANDS:
+    for command in commands or COMMANDS:
         start = time.perf_counter()
         found = run("sweep.py", command, folder, points, LD_PRELOAD=str(shim))
         counts = Counter(found["points"])

@@ -4,8 +4,8 @@ usage: python tests/faults/tables.py faults POINTS [COMMAND ...]
        python tests/faults/tables.py kills KILLS SEED
 
 ``POINTS`` is the largest number of points per kind of fault and command (such as "fit CSV"; all by
-default), ``KILLS`` the number of
-kills in all. Prints Markdown; ends with 1 where anything was wrong.
+default), ``KILLS`` the number of kills in all. Prints Markdown; ends with 1 where anything was
+wrong.
 """
 
 import json

@@ -156,7 +156,7 @@ class ClassPriors(Shown):
         if not is_table(priors):
             return cls._of_values(priors, None, None, normalize)
         table = read_frame(priors, any_sums=normalize)
-        return cls(table.values, table.bag_ids, table.classes, normalize=True)
+        return cls(**table.arguments())
 
     @classmethod
     def _of_values(

@@ -223,7 +223,10 @@ def _row_reasons(f: Findings) -> list[str]:
     reasons = []
     if f.alike is not None and f.alike.p_value < ALARM:
         worst = shorten([bag for bag, _ in f.alike.bags[:3]])
-        off = f"bag means are {f.alike.deviation:.2g} standard deviations off, most in bag {worst}"
+        off = ""
+        if f.alike.joint_p_value < ALARM:
+            by = f"{f.alike.deviation:.2g} standard deviations"
+            off = f"; bag means are {by} off, most in bag {worst}"
         columns = [f"{c.column!r} ({c.deviation:.2g})" for c in f.alike.columns[:SHOWN_COLUMNS]]
         more = len(f.alike.columns) - len(columns)
         and_more = f" and {more} more" if more > 0 else ""
@@ -234,7 +237,7 @@ def _row_reasons(f: Findings) -> list[str]:
         )
         reasons.append(
             f"Rows of a class do not look alike in all bags, or the shares are wrong (p = "
-            f"{f.alike.p_value:.2g}; {off}).{named} Check how these bags and their shares were "
+            f"{f.alike.p_value:.2g}{off}).{named} Check how these bags and their shares were "
             "collected, drop features that depend on the bag, or leave these bags out."
         )
     for column, share in f.bag_features.items():

@@ -118,7 +118,9 @@ def main(name: str, folder: Path, points: int) -> dict:
             if problem:
                 wrong.append([kind, errno.errorcode[error], int(moment), problem])
             remove(folder)
-    return {"command": name, "points": done, "told": told_points, "wrong": wrong}
+    possible = sum(whole["counts"][KINDS.index(kind)] for kind, *_ in FAULTS)
+    counts = {"points": done, "possible": possible, "told": told_points}
+    return {"command": name, **counts, "wrong": wrong}
 
 
 def problem_of(told, words, folder, expected, before) -> str | None:

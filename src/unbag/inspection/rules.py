@@ -14,6 +14,7 @@ HOPELESS_HALF_WIDTH = 0.25  # an accuracy known to ± 25 points or worse tells n
 
 # Care. The condition number of Θ has its limit in unbag.priors, where it raises a warning too.
 WIDE_HALF_WIDTH = 0.05  # ± 5 points, from sampling or from errors in the priors
+NARROWER = 0.01  # half-width that is gained at least where it is asked what shares are of
 LARGE_INFLATION = 20.0  # Σ|W|: noise of partial risks is magnified up to this many times
 FLAT_RANGE = 0.02  # a class whose share differs by less than 2 points over all bags
 TINY_BAG = 20  # rows; the true shares of fewer are often far from the priors
@@ -268,6 +269,13 @@ def _notes(f: Findings) -> list[str]:
         notes.append(
             f"Fewer than {THIN_CELL:g} rows are expected in {f.thin_cells:,} of "
             f"{f.n_bags * f.n_classes:,} pairs of bag and class. This does no harm."
+        )
+    wide, narrow = f.half_width or 0.0, f.half_width_exact or 0.0
+    if f.shares_of is None and wide - narrow > NARROWER:
+        notes.append(
+            "Say what the shares are of (shares_of). As those of a population that the rows are a "
+            f"sample of, which is assumed, the accuracy is known to {points(wide)}; as those "
+            f"of these very rows, counted in full, to {points(narrow)}."
         )
     if f.alike_untested:
         notes.append(

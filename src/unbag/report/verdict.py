@@ -60,7 +60,8 @@ class ModelVerdict:
 
     def __str__(self) -> str:
         lines = [f"verdict on the model: {self.verdict}"]
-        lines += [f"  - {reason}" for reason in self.reasons]
+        # Warnings and reasons were told in full where they arose.
+        lines += [f"  - {reason.split('. ')[0].rstrip('.')}." for reason in self.reasons]
         lines += [f"  next: {step}" for step in self.next_steps]
         return "\n".join(lines)
 

@@ -31,7 +31,6 @@ from unbag.workflow.judging import (
     evaluate_watched,
     judge,
     pages,
-    write_report,
 )
 from unbag.workflow.reading import (
     Inputs,
@@ -318,7 +317,7 @@ class _Run:
             write_whole(folder / CONFIG, self.config)
             for name, content in results.items():
                 write_whole(folder / name, json.dumps(content, indent=1) + "\n")
-            write_report(judgement.report, folder / REPORT)
+            judgement.save(folder / REPORT)
         return TrainedModel(
             output,
             clf,

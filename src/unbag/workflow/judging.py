@@ -17,8 +17,8 @@ from unbag.exceptions import InvalidInputError, UnbagWarning
 from unbag.inspection import Inspection
 from unbag.io import read_priors
 from unbag.priors import ClassPriors, SharesOf
-from unbag.report import ModelVerdict, Report
-from unbag.report import report as make_report
+from unbag.reporting import ModelVerdict, Report
+from unbag.reporting import report as make_report
 from unbag.validation import invalid, shorten
 from unbag.workflow.config import CONFIG, load_toml
 from unbag.workflow.outputs import check_free, hidden_folder, hold

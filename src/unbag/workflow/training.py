@@ -19,7 +19,7 @@ from unbag.exceptions import UnbagError
 from unbag.files import discard, discarded, write_whole
 from unbag.inspection import Inspection
 from unbag.priors import SharesOf, read_shares_of, risk_weights
-from unbag.report import ModelVerdict
+from unbag.reporting import ModelVerdict
 from unbag.selection import TuningResult, tune
 from unbag.selection.tuning import SCORERS
 from unbag.validation import check_choice, check_number, import_optional, invalid

@@ -23,9 +23,9 @@ from unbag.evaluation import (
 from unbag.exceptions import RankError, UnbagWarning
 from unbag.files import write_together
 from unbag.inspection import Inspection, inspect, trivial_model
-from unbag.report.building import build_report
-from unbag.report.rendering import render_html
-from unbag.report.verdict import ModelVerdict, judge_model
+from unbag.reporting.building import build_report
+from unbag.reporting.rendering import render_html
+from unbag.reporting.verdict import ModelVerdict, judge_model
 from unbag.validation import invalid, is_table, reads_tables
 
 __all__ = ["Report", "report"]

@@ -52,7 +52,7 @@ def _module(name: str) -> str:
     if not shown:
         return ""
     lines = "".join(f"   {n}\n" for n in shown)
-    head = f"\n{name}\n{'-' * len(name)}\n\n{MODULES[name]}\n\n.. module:: {name}\n\n"
+    head = f"\n{name}\n{'-' * len(name)}\n\n.. module:: {name}\n\n{MODULES[name]}\n\n"
     return f"{head}.. autosummary::\n   :toctree: generated\n   :nosignatures:\n\n{lines}"
 
 
@@ -88,9 +88,12 @@ def find_by_last_name(
     app: Sphinx, env: BuildEnvironment, node: nodes.Element, text: nodes.Element
 ) -> nodes.Element | None:
     """Find what a docstring names without its module, where only one name ends so."""
-    target = node.get("reftarget", "").rpartition(".")[2]
+    target = node.get("reftarget", "").removeprefix("unbag.")
     objects = env.domains.python_domain.objects
-    found = {entry.node_id: entry for name, entry in objects.items() if name.endswith(f".{target}")}
+    for ending in (target, target.rpartition(".")[2]):
+        found = {entry.node_id: entry for n, entry in objects.items() if n.endswith(f".{ending}")}
+        if len(found) == 1:
+            break
     if node.get("refdomain") != "py" or len(found) != 1:
         return None
     (entry,) = found.values()

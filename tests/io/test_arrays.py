@@ -181,6 +181,9 @@ def test_a_bomb_is_refused_unread(path, monkeypatch):
         (b"no array at all", "X must be a whole array in NumPy's format, got the magic string"),
         (b"\x93NUMPY\x09\x00 ", "got format version (9, 0)"),
         (b"\x93NUMPY\x01\x00\x05\x00boo()", "X must be a whole array in NumPy's format"),
+        (b"\x93NUMPY\x01\x00\x04\x00{'a(", "X must be a whole array in NumPy's format"),
+        (b"\x93NUMPY\x01\x00\x60\x00" + b"(" * 96, "X must be a whole array in NumPy's format"),
+        (b"\x93NUMPY\x01\x00\x03\x00a b", "X must be a whole array in NumPy's format"),
         (b"", "X must be a whole array in NumPy's format"),
     ],
 )

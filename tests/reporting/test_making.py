@@ -36,7 +36,9 @@ def report(clf):
 def test_it_holds_what_evaluate_gives(clf, report):
     evaluation = unbag.evaluate(clf, table(1), IDS)
     assert report.evaluation.accuracy == evaluation.accuracy
-    assert report.content["headline"]["accuracy"]["value"] == pytest.approx(evaluation.accuracy, rel=1e-5)
+    assert report.content["headline"]["accuracy"]["value"] == pytest.approx(
+        evaluation.accuracy, rel=1e-5
+    )
     assert {line["column"] for line in report.content["columns"]["largest"]} == {"colour", "size"}
     assert report.content["inspection"] is not None
     assert str(report.evaluation) in str(report)

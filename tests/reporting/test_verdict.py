@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from unbag.evaluation import evaluate_predictions
+from unbag.inspection import inspect
 from unbag.reporting import judge_model
 
 THETA = np.array([[0.8, 0.2], [0.2, 0.8], [0.5, 0.5], [0.6, 0.4], [0.3, 0.7]])
@@ -45,3 +46,13 @@ def test_without_an_evaluation_care_is_asked_for():
     judged = judge_model(None, warnings=["No rows were kept."])
     assert judged.verdict == "use it with care"
     assert judged.reasons == ("No rows were kept.", "How good the model is was not estimated.")
+
+
+def test_bags_that_differ_ask_for_labels_by_hand():
+    rng = np.random.default_rng(0)
+    bag = np.repeat(np.arange(5), 200)
+    X = rng.normal(size=(1000, 2)) + (bag == 2)[:, None]
+    judged = judge_model(evaluation(), inspect(THETA, X=X, bag_ids=bag))
+    assert judged.verdict == "use it with care"
+    assert any("truth may lie outside" in reason for reason in judged.reasons)
+    assert any("by hand" in step for step in judged.next_steps)

@@ -508,7 +508,7 @@ def test_rows_without_finite_predictions_are_named(folder, monkeypatch):
     inner = unbag.UnbagClassifier.predict_proba
     seen = []
 
-    def overflowing(self, X, prior=None):
+    def overflowing(self, X, prior=None, bag_ids=None):  # noqa: ARG001 - as the method has
         seen.append(len(X))
         if len(seen) == 3:
             raise NotFiniteError((1, 4))

@@ -30,7 +30,7 @@ def label_free_accuracy(
     :class:`LeftInverse` of Θ. It is the accuracy of :func:`unbag.evaluate` to the last digit. It is
     unbiased for rows that the model was not trained on, and it is not clipped: it may leave [0, 1]
     by chance. With Θ = I it is the plain accuracy. Where shares have errors, L is that of
-    :mod:`unbag.evaluation.updating`.
+    ``unbag.evaluation.updating``.
 
     Parameters
     ----------

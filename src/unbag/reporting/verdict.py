@@ -6,6 +6,7 @@ from typing import Any
 
 from unbag.evaluation import Evaluation
 from unbag.inspection import Inspection
+from unbag.inspection.rules import ALARM
 from unbag.reporting.formatting import percent, range_text, short
 from unbag.reporting.sources import share_part
 from unbag.reporting.text import text
@@ -190,6 +191,13 @@ def _narrow(half: float) -> str:
 def _about_bags(inspection: Inspection) -> Iterator[_Finding]:
     for reason in inspection.reasons:
         yield _Finding(inspection.verdict, reason, _BAG_STEPS[inspection.verdict])
+    if inspection.alike is not None and inspection.alike.p_value < ALARM:
+        yield _Finding(
+            "care",
+            "The intervals cannot allow for rows that differ between bags along with the shares, "
+            "so the truth may lie outside of them.",
+            f"Label about {_HAND_LABELS} rows by hand and compare.",
+        )
     if inspection.alike is None:
         yield _Finding(
             "go",

@@ -65,13 +65,20 @@ def _is_documented(thing: object, module: str) -> bool:
 
 
 def _section(command: Any, name: str) -> list[str]:
-    if hasattr(command, "commands"):
-        shown = (c for c in command.commands.items() if not c[1].hidden)
-        return [part for key, c in shown for part in _section(c, f"{name} {key}")]
+    if hasattr(command, "list_commands"):
+        context = typer.Context(command)
+        parts = [command.get_command(context, n) for n in command.list_commands(context)]
+        shown = [part for part in parts if not part.hidden]
+        return [text for part in shown for text in _section(_loaded(part), f"{name} {part.name}")]
     about = inspect.cleandoc(command.help or "")
     options = [p for p in command.params if not getattr(p, "hidden", False) and p.name != "help"]
     rows = [f"| {_names(p)} | {_cell(getattr(p, 'help', None) or '')} |\n" for p in options]
     return [f"\n## {name}\n\n{about}\n\n| option | what it does |\n|---|---|\n", *rows]
+
+
+def _loaded(command: Any) -> Any:
+    """Return a command that may only be imported when it is called."""
+    return command.make_context(command.name, [], resilient_parsing=True).command
 
 
 def _names(parameter: Any) -> str:

@@ -270,7 +270,6 @@ def measure(repeats: int = 2000) -> Iterator[dict[str, Any]]:
     """Measure all cases; the record grows by one case at a time."""
     record: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
-        "repeats": repeats,
         "level": LEVEL,
         "cases": [],
         "targets": [],
@@ -281,7 +280,7 @@ def measure(repeats: int = 2000) -> Iterator[dict[str, Any]]:
         (("targets", measure_target, case) for case in TARGET_CASES),
     )
     for name, run, case in runs:
-        record[name].append(run(case, repeats))  # type: ignore[operator]
+        record[name].append(run(case, repeats) | {"repeats": repeats})  # type: ignore[operator]
         print(f"{time.perf_counter() - start:.0f} s: {record[name][-1]}", flush=True)
         yield record
 
@@ -289,13 +288,13 @@ def measure(repeats: int = 2000) -> Iterator[dict[str, Any]]:
 def table(record: dict[str, Any]) -> str:
     """Markdown of a record."""
     lines = [
-        f"Coverage in percent of {record['level']:.0%} intervals over {record['repeats']:,} "
-        f"repeats, {record['date']}; in brackets the mean width in points, and that with exact "
-        "shares. Recall, precision and predicted share are those of one class.",
+        f"Coverage in percent of {record['level']:.0%} intervals, {record['date']}; in brackets "
+        "the mean width in points, and that with exact shares. Recall, precision and predicted "
+        "share are those of one class.",
         "",
-        "| M, K | rows per bag | accuracy | shares | accuracy | macro F1 | recall | precision "
-        "| predicted share |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| M, K | rows per bag | true accuracy | shares | repeats | accuracy | macro F1 | recall "
+        "| precision | predicted share |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for case in record["cases"]:
         cells = " | ".join(
@@ -304,7 +303,7 @@ def table(record: dict[str, Any]) -> str:
         )
         lines.append(
             f"| {case['bags']}, {case['classes']} | {case['size']} | {case['accuracy']} "
-            f"| {_told(case)} | {cells} |"
+            f"| {_told(case)} | {case['repeats']:,} | {cells} |"
         )
     values = [case["coverage"][n] for case in record["cases"] for n in NUMBERS]
     inside = sum(INSIDE[0] <= value <= INSIDE[1] for value in values)
@@ -317,8 +316,8 @@ def table(record: dict[str, Any]) -> str:
         "class that is covered least, and the mean width. The probabilities are too sure of "
         "themselves where sharpness is above 1.",
         "",
-        "| M, K | rows per bag | target | sharpness | shares | confusion | em |",
-        "|---|---|---|---|---|---|---|",
+        "| M, K | rows per bag | target | sharpness | shares | repeats | confusion | em |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for case in record["targets"]:
         cells = " | ".join(
@@ -327,7 +326,7 @@ def table(record: dict[str, Any]) -> str:
         )
         lines.append(
             f"| {case['bags']}, {case['classes']} | {case['size']} | {case['target']} "
-            f"| {case['sharpness']:g} | {_told(case)} | {cells} |"
+            f"| {case['sharpness']:g} | {_told(case)} | {case['repeats']:,} | {cells} |"
         )
     return "\n".join(lines)
 

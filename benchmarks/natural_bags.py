@@ -20,7 +20,7 @@ import unbag
 from bagged_tables import SPLIT, encode, load
 from script import run_script
 from unbag.inspection.rules import ALARM
-from unbag.report import judge_model
+from unbag.reporting import judge_model
 
 _LEAST_ROWS = 20  # of a bag
 _MOST_ROWS = 20_000

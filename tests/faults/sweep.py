@@ -69,7 +69,7 @@ def prepare(name: str, folder: Path) -> tuple[str, str]:
 
     if not name.startswith("predict"):
         import unbag.estimator.exporting
-        import unbag.report
+        import unbag.reporting
     if name == "export":
         import onnx  # noqa: F401
     if name.startswith("tune"):

@@ -54,7 +54,8 @@ def label_free_accuracy(
     present, table = _predictions_in_bags(predicted, bag_index, priors, sample_weight)
     counts, priors = table.sum(1), priors.subset(present)
     if priors.errors is not None:
-        core = Core(table, priors, BagSample.of(priors, counts), test_prior)
+        drawn = priors.with_errors(shares_of="population")  # as ``evaluate`` takes rows of arrays
+        core = Core(table, drawn, BagSample.of(drawn, counts), test_prior)
         return float(OVERALL_METRICS["accuracy"].value(core.raw, core.pi))
     pi = priors.pooled(counts) if test_prior is None else test_prior
     confusion = LeftInverse(priors, counts).confusion(table / counts[:, None])

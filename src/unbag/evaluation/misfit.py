@@ -122,6 +122,9 @@ def measure_misfit(
     if m <= k:
         return None
     spare = np.maximum(1 - (theta * inverse.T).sum(1), 0)  # (M,), 1 − h
+    if sample.errors is not None:  # no projection at right angles then: what r_m adds to the sum
+        kept = np.eye(m) - theta @ inverse  # (M, M)
+        spare = counts @ kept**2 / counts
     residuals = counts * ((shares - theta @ (inverse @ shares)) ** 2).sum(1)
     covariance = sample.prediction_covariance(confusion)  # (M, K, K), of a row
     alone = np.trace(covariance, axis1=1, axis2=2)

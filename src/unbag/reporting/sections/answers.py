@@ -1,8 +1,8 @@
 """The three questions that the page answers first: how good, can I trust it, what next."""
 
-from unbag.report.formatting import level_text, number, percent, range_text, short
-from unbag.report.sources import Part, Sources, share_part
-from unbag.report.verdict import judge_model, most_common_class
+from unbag.reporting.formatting import level_text, number, percent, range_text, short
+from unbag.reporting.sources import Part, Sources, share_part
+from unbag.reporting.verdict import judge_model, most_common_class
 
 __all__ = ["answers"]
 

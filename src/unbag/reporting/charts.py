@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from markupsafe import Markup
 
-from unbag.report.formatting import inside, number, percent
+from unbag.reporting.formatting import inside, number, percent
 
 __all__ = [
     "Line",

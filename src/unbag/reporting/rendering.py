@@ -8,9 +8,9 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from unbag.report import charts, figures, formatting, heat
-from unbag.report.building import FORMAT, VERSION
-from unbag.report.sections import SECTIONS
+from unbag.reporting import charts, figures, formatting, heat
+from unbag.reporting.building import FORMAT, VERSION
+from unbag.reporting.sections import SECTIONS
 from unbag.validation import invalid
 
 __all__ = ["render_html"]
@@ -22,7 +22,7 @@ def render_html(report: dict[str, Any]) -> str:
     Parameters
     ----------
     report : dict
-        What :func:`~unbag.report.build_report` made, or what JSON brought back of it.
+        What :func:`~unbag.reporting.build_report` made, or what JSON brought back of it.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def render_html(report: dict[str, Any]) -> str:
 def _environment() -> jinja2.Environment:
     """Make the environment of the templates: whatever they print is escaped."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("unbag.report"),
+        loader=jinja2.PackageLoader("unbag.reporting"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -68,7 +68,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _file(name: str) -> str:
-    folder = importlib.resources.files("unbag.report") / "templates"
+    folder = importlib.resources.files("unbag.reporting") / "templates"
     return folder.joinpath(name).read_text(encoding="utf-8")
 
 

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from unbag.report.charts import Line, Point, agreement_chart, interval_bar, legend, line_chart
-from unbag.report.heat import heat_picture, png
+from unbag.reporting.charts import Line, Point, agreement_chart, interval_bar, legend, line_chart
+from unbag.reporting.heat import heat_picture, png
 
 
 def places(chart):

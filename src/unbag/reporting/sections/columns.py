@@ -1,7 +1,7 @@
 """Which columns the model uses."""
 
-from unbag.report.sources import Part, Sources
-from unbag.report.text import text
+from unbag.reporting.sources import Part, Sources
+from unbag.reporting.text import text
 
 __all__ = ["columns"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from unbag.methods import METHODS
-from unbag.report.sources import Part, Sources
+from unbag.reporting.sources import Part, Sources
 
 __all__ = ["citation", "data", "hyperparameters", "versions"]
 

@@ -10,7 +10,7 @@ from small_run import HOSTILE_BAGS
 
 from unbag.evaluation import Estimate
 from unbag.plain import to_plain
-from unbag.report.text import text
+from unbag.reporting.text import text
 
 
 def test_plain_values():

@@ -7,7 +7,7 @@ import pytest
 
 from unbag.evaluation import evaluate_predictions
 from unbag.inspection import inspect
-from unbag.report import judge_model
+from unbag.reporting import judge_model
 
 THETA = np.array([[0.8, 0.2], [0.2, 0.8], [0.5, 0.5], [0.6, 0.4], [0.3, 0.7]])
 

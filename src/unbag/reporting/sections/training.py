@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from unbag.report.sources import Floats, Part, Sources, share_part
+from unbag.reporting.sources import Floats, Part, Sources, share_part
 
 __all__ = ["training"]
 

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from unbag.report.sources import Floats, Ints, Part, Sources
+from unbag.reporting.sources import Floats, Ints, Part, Sources
 
 __all__ = ["bag_shares", "inspection", "priors"]
 

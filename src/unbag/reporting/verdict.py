@@ -7,9 +7,9 @@ from typing import Any
 from unbag.evaluation import Evaluation
 from unbag.inspection import Inspection
 from unbag.inspection.rules import ALARM
-from unbag.report.formatting import percent, range_text, short
-from unbag.report.sources import share_part
-from unbag.report.text import text
+from unbag.reporting.formatting import percent, range_text, short
+from unbag.reporting.sources import share_part
+from unbag.reporting.text import text
 from unbag.validation import shorten
 
 __all__ = ["ModelVerdict", "judge_model", "most_common_class"]

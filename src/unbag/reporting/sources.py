@@ -13,7 +13,7 @@ from unbag.estimator import UnbagClassifier
 from unbag.evaluation import Estimate, Evaluation, Importances, Reliability
 from unbag.inspection import Inspection
 from unbag.priors import ClassPriors
-from unbag.report.text import text
+from unbag.reporting.text import text
 from unbag.validation import invalid, shorten
 
 __all__ = ["DATA_KEYS", "Floats", "Ints", "Part", "Sources", "number_part", "share_part"]
@@ -41,7 +41,7 @@ class Sources:
     bags, classes : lists of str
         Their names, safe to show.
     evaluation, inspection, watched, reliability, importances
-        As given to :func:`~unbag.report.build_report`, or None.
+        As given to :func:`~unbag.reporting.build_report`, or None.
     bag_index, predicted : integer arrays of shape (n,), or None
         Bag and predicted class of every held-out row.
     training_rows, held_out_rows : integer arrays of shape (M,), or None

@@ -12,8 +12,8 @@ from small_run import ATTACK, HOSTILE_BAGS, HOSTILE_CLASSES, draw
 
 import unbag
 from unbag.evaluation import Estimate
-from unbag.report import build_report, building, render_html, rendering
-from unbag.report.sections import SECTIONS, Section
+from unbag.reporting import build_report, building, render_html, rendering
+from unbag.reporting.sections import SECTIONS, Section
 
 VOID = {"meta", "link", "img", "br", "col"}
 

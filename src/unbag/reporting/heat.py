@@ -10,7 +10,7 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 from numpy.typing import ArrayLike, NDArray
 
-from unbag.report.formatting import isolated, short
+from unbag.reporting.formatting import isolated, short
 
 __all__ = ["Layer", "fits_a_table", "heat_picture", "png", "shade"]
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from unbag.evaluation import Estimate
-from unbag.report.sources import number_part, share_part
+from unbag.reporting.sources import number_part, share_part
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from unbag.estimator import UnbagClassifier
 from unbag.evaluation import Evaluation, Importances, Reliability
 from unbag.inspection import Inspection
 from unbag.plain import to_plain
-from unbag.report.sections import SECTIONS
-from unbag.report.sections.settings import versions
-from unbag.report.sources import Sources
-from unbag.report.text import text
+from unbag.reporting.sections import SECTIONS
+from unbag.reporting.sections.settings import versions
+from unbag.reporting.sources import Sources
+from unbag.reporting.text import text
 
 __all__ = ["FORMAT", "VERSION", "build_report"]
 

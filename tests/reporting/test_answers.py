@@ -5,7 +5,7 @@ import pytest
 from small_run import without_history
 
 import unbag
-from unbag.report import build_report
+from unbag.reporting import build_report
 
 THETA = np.array([[0.8, 0.2], [0.2, 0.8], [0.5, 0.5]])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import unbag
-from unbag.report import FORMAT, VERSION, build_report
+from unbag.reporting import FORMAT, VERSION, build_report
 
 
 def test_content_of_a_real_run(run):

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from unbag.report.charts import Line, Point, agreement_chart, line_chart, nice_limit
-from unbag.report.formatting import inside, isolated, number, percent
-from unbag.report.heat import heat_picture
-from unbag.report.sources import Floats, Part
+from unbag.reporting.charts import Line, Point, agreement_chart, line_chart, nice_limit
+from unbag.reporting.formatting import inside, isolated, number, percent
+from unbag.reporting.heat import heat_picture
+from unbag.reporting.sources import Floats, Part
 
 __all__ = [
     "confusion_picture",

@@ -7,9 +7,9 @@ import pytest
 from small_run import DATE, importances, rename, without_history
 
 import unbag
-from unbag.report import build_report, render_html
-from unbag.report.sections.results import confusion
-from unbag.report.sources import Sources
+from unbag.reporting import build_report, render_html
+from unbag.reporting.sections.results import confusion
+from unbag.reporting.sources import Sources
 
 
 def test_headline(run):

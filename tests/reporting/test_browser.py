@@ -7,8 +7,8 @@ import shutil
 import pytest
 from small_run import ATTACK, HOSTILE_BAGS, HOSTILE_CLASSES
 
-from unbag.report import build_report, render_html
-from unbag.report.sections import SECTIONS
+from unbag.reporting import build_report, render_html
+from unbag.reporting.sections import SECTIONS
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 

@@ -9,8 +9,8 @@ from unbag.evaluation import Estimate, Evaluation, LeftInverse
 from unbag.evaluation.misfit import drift_directions
 from unbag.evaluation.report import SHOWN_MOVE
 from unbag.evaluation.variances import BagSample
-from unbag.report.sources import Floats, Part, Sources, number_part, share_part
-from unbag.report.text import text
+from unbag.reporting.sources import Floats, Part, Sources, number_part, share_part
+from unbag.reporting.text import text
 
 __all__ = ["calibration", "confusion", "drift", "groups", "headline"]
 

@@ -7,13 +7,13 @@ and a line in ``SECTIONS``. Where the function returns None, the page leaves the
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from unbag.report.sections.answers import answers
-from unbag.report.sections.bags import bag_shares, inspection, priors
-from unbag.report.sections.columns import columns
-from unbag.report.sections.results import calibration, confusion, drift, groups, headline
-from unbag.report.sections.settings import citation, data, hyperparameters
-from unbag.report.sections.training import training
-from unbag.report.sources import Part, Sources
+from unbag.reporting.sections.answers import answers
+from unbag.reporting.sections.bags import bag_shares, inspection, priors
+from unbag.reporting.sections.columns import columns
+from unbag.reporting.sections.results import calibration, confusion, drift, groups, headline
+from unbag.reporting.sections.settings import citation, data, hyperparameters
+from unbag.reporting.sections.training import training
+from unbag.reporting.sources import Part, Sources
 
 __all__ = ["SECTIONS", "Section"]
 

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -94,17 +95,25 @@ def _cell(text: str) -> str:
 def find_by_last_name(
     app: Sphinx, env: BuildEnvironment, node: nodes.Element, text: nodes.Element
 ) -> nodes.Element | None:
-    """Find what a docstring names without its module, where only one name ends so."""
+    """Find what a docstring names without its module; a name without a page stays plain text."""
     target = node.get("reftarget", "").removeprefix("unbag.")
     objects = env.domains.python_domain.objects
     for ending in (target, target.rpartition(".")[2]):
         found = {entry.node_id: entry for n, entry in objects.items() if n.endswith(f".{ending}")}
         if len(found) == 1:
             break
-    if node.get("refdomain") != "py" or len(found) != 1:
+    if node.get("refdomain") != "py":
         return None
+    if len(found) != 1:
+        return text if _exists(target) else None
     (entry,) = found.values()
     return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, text)
+
+
+def _exists(target: str) -> bool:
+    name = target.rpartition(".")[2]
+    parts = [module for key, module in sys.modules.items() if key.split(".")[0] == "unbag"]
+    return f"unbag.{target}" in sys.modules or any(hasattr(module, name) for module in parts)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -67,6 +67,7 @@ class Run:
             self.held_out_ids,
             priors=self.priors,
             probabilities=self.probabilities,
+            by=np.where(np.arange(len(self.predicted)) % 2 == 0, "even", "odd"),
         )
 
     def content(self, **change):

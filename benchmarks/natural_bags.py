@@ -3,9 +3,10 @@
 usage: python benchmarks/natural_bags.py [--seeds 3] [--record results/natural-bags.json]
        python benchmarks/natural_bags.py --table results/natural-bags.json
 
-The rows of each group of a table are a bag. Half of them train two models, `prop` from the shares
-of the bags and a logistic regression from labels; the other half evaluates them without labels.
-The truth is their accuracy on these rows. The tables are those of ``bagged_tables`` to build by.
+The rows of each group of a table are a bag. Columns that tell the bag are left out, as by ``unbag
+fit``. Half of the rows train two models, `prop` from the shares of the bags and a logistic
+regression from labels; the other half evaluates them without labels. The truth is their accuracy on
+these rows. The tables are those of ``bagged_tables`` to build by.
 """
 
 import datetime
@@ -19,7 +20,7 @@ import unbag
 from bagged_tables import SPLIT, encode, load
 from script import run_script
 from unbag.inspection.rules import ALARM
-from unbag.report import judge_model
+from unbag.reporting import judge_model
 
 _LEAST_ROWS = 20  # of a bag
 _MOST_ROWS = 20_000
@@ -74,11 +75,13 @@ def measure(seeds: int = 3) -> Iterator[dict[str, Any]]:
                 break
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                columns = unbag.inspect(part["theta"], X=part["X"], bag_ids=part["bag"])
+                inspected = unbag.inspect(part["theta"], X=part["X"], bag_ids=part["bag"])
+                part["X"] = np.delete(part["X"], list(inspected.bag_features), axis=1)
+                inspected = unbag.inspect(part["theta"], X=part["X"], bag_ids=part["bag"])
                 for model, predicted in predictions(part, seed):
                     runs.append({"table": name, "seed": seed, "model": model})
                     runs[-1] |= _evaluate(part, predicted)
-                    alike = columns.alike
+                    alike = inspected.alike
                     runs[-1]["inspect_p"] = None if alike is None else alike.p_value
                     print(runs[-1], flush=True)
         yield record

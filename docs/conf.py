@@ -67,6 +67,7 @@ html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
+    "navbar_persistent": ["search-button"],
     "show_prev_next": False,
     "navigation_with_keys": False,
     "header_links_before_dropdown": 7,

@@ -34,6 +34,7 @@ with tempfile.TemporaryDirectory() as name:
         assert accuracy > 0.8
         clf.save(folder / method)
         assert (unbag.load_model(folder / method).predict(X) == clf.predict(X)).all()
+    run("fit", "--help")
     run("demo", "--files", folder / "example")
     rows, shares = folder / "example/rows.parquet", folder / "example/shares.csv"
     given = rows, "--bag", "district", "--priors", shares

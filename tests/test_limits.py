@@ -10,7 +10,7 @@ import pytest
 from unbag import ids, validation
 from unbag.estimator import description, folder
 from unbag.exceptions import InvalidInputError
-from unbag.io import TableFiles, arrays, csv_text, numeric, read_rows
+from unbag.io import TableFiles, csv_text, numeric, packed, read_rows
 from unbag.schema import SchemaError, convert
 from unbag.validation import invalid
 from unbag.workflow import config
@@ -39,8 +39,8 @@ STATED = {
     "units of a layer, values of a row": "2³¹ − 1",
     "bag ids and class names in class shares": f"{ids.LONGEST_ID:,} characters each",
     "one row of a CSV file": f"{csv_text.BLOCK // MIB} MiB",
-    "large arrays in `.npz`": f"at most {arrays.MAX_EXPANSION} times larger than they are "
-    "in the file",
+    "large content of `.npz`, `.gz` and `.xlsx`": f"at most {packed.MAX_EXPANSION} times larger "
+    "than the file",
     "numbers in rows": "{0}, and {0} deviations from the mean".format(
         f"{numeric.LARGEST:.1e}".replace("e+", "e")
     ),

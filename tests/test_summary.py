@@ -41,7 +41,8 @@ def test_html_escapes_what_users_named():
     shown = Summary("<i>", ["<u>", "b"], [["<s>", "<q>"]], ["<p>"])._repr_html_()
     assert shown == (
         "<div><strong>&lt;i&gt;</strong><table><thead><tr><th>&lt;u&gt;</th><th>b</th></tr></thead>"
-        "<tbody><tr><th>&lt;s&gt;</th><td>&lt;q&gt;</td></tr></tbody></table><p>&lt;p&gt;</p></div>"
+        '<tbody><tr><th style="text-align: left">&lt;s&gt;</th><td>&lt;q&gt;</td></tr></tbody>'
+        "</table><p>&lt;p&gt;</p></div>"
     )
 
 

@@ -12,7 +12,7 @@ def _inline(self: HTML5Translator, node: nodes.math) -> None:
 
 
 def _display(self: HTML5Translator, node: nodes.math_block) -> None:
-    self.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    self.body.append(f'<div class="formula">{convert(node.astext(), display="block")}</div>')
     raise nodes.SkipNode
 
 

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def _module(name: str) -> str:
     if not shown:
         return ""
     lines = "".join(f"   {n}\n" for n in shown)
-    head = f"\n{name}\n{'-' * len(name)}\n\n{MODULES[name]}\n\n.. module:: {name}\n\n"
+    head = f"\n{name}\n{'-' * len(name)}\n\n.. module:: {name}\n\n{MODULES[name]}\n\n"
     return f"{head}.. autosummary::\n   :toctree: generated\n   :nosignatures:\n\n{lines}"
 
 
@@ -65,13 +66,20 @@ def _is_documented(thing: object, module: str) -> bool:
 
 
 def _section(command: Any, name: str) -> list[str]:
-    if hasattr(command, "commands"):
-        shown = (c for c in command.commands.items() if not c[1].hidden)
-        return [part for key, c in shown for part in _section(c, f"{name} {key}")]
+    if hasattr(command, "list_commands"):
+        context = typer.Context(command)
+        parts = [command.get_command(context, n) for n in command.list_commands(context)]
+        shown = [part for part in parts if not part.hidden]
+        return [text for part in shown for text in _section(_loaded(part), f"{name} {part.name}")]
     about = inspect.cleandoc(command.help or "")
     options = [p for p in command.params if not getattr(p, "hidden", False) and p.name != "help"]
     rows = [f"| {_names(p)} | {_cell(getattr(p, 'help', None) or '')} |\n" for p in options]
     return [f"\n## {name}\n\n{about}\n\n| option | what it does |\n|---|---|\n", *rows]
+
+
+def _loaded(command: Any) -> Any:
+    """Return a command that may only be imported when it is called."""
+    return command.make_context(command.name, [], resilient_parsing=True).command
 
 
 def _names(parameter: Any) -> str:
@@ -87,14 +95,25 @@ def _cell(text: str) -> str:
 def find_by_last_name(
     app: Sphinx, env: BuildEnvironment, node: nodes.Element, text: nodes.Element
 ) -> nodes.Element | None:
-    """Find what a docstring names without its module, where only one name ends so."""
-    target = node.get("reftarget", "").rpartition(".")[2]
+    """Find what a docstring names without its module; a name without a page stays plain text."""
+    target = node.get("reftarget", "").removeprefix("unbag.")
     objects = env.domains.python_domain.objects
-    found = {entry.node_id: entry for name, entry in objects.items() if name.endswith(f".{target}")}
-    if node.get("refdomain") != "py" or len(found) != 1:
+    for ending in (target, target.rpartition(".")[2]):
+        found = {entry.node_id: entry for n, entry in objects.items() if n.endswith(f".{ending}")}
+        if len(found) == 1:
+            break
+    if node.get("refdomain") != "py":
         return None
+    if len(found) != 1:
+        return text if _exists(target) else None
     (entry,) = found.values()
     return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, text)
+
+
+def _exists(target: str) -> bool:
+    name = target.rpartition(".")[2]
+    parts = [module for key, module in sys.modules.items() if key.split(".")[0] == "unbag"]
+    return f"unbag.{target}" in sys.modules or any(hasattr(module, name) for module in parts)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -48,7 +48,7 @@ print(unbag.evaluate(clf, held_out.X, held_out.bag_ids))
 # these shares, since a disease that is rarer needs more evidence.
 
 new_rows, new_truth = patients(1000, 0.3)
-new = unbag.estimate_prior(clf, new_rows, X=held_out.X, bag_ids=held_out.bag_ids, random_state=0)
+new = unbag.estimate_prior(clf, new_rows, X=held_out.X, bag_ids=held_out.bag_ids)
 print(new)
 print(f"true share of ill patients: {(new_truth == 'ill').mean():.3f}")
 probabilities = clf.predict_proba(new_rows, prior=new.prior)

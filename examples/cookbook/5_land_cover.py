@@ -10,7 +10,7 @@ four bands for every pixel. Nobody has labelled a pixel. The result is a map.
 # The data
 # --------
 # A landscape of 64 × 64 pixels; every region is a square of 16 × 16 pixels. The shares are exact
-# counts of these very pixels, so ``sampling="exact"`` gives the narrower intervals that they allow.
+# counts of these very pixels, so ``shares_of="rows"`` gives the narrower intervals that they allow.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -37,7 +37,7 @@ shares = pd.crosstab(region, truth.ravel(), normalize="index")
 bags = unbag.Bags(bands, region, shares)
 train, held_out = bags.train_test_split(random_state=0)
 clf = unbag.UnbagClassifier(priors=shares, random_state=0).fit(train.X, train.bag_ids)
-print(unbag.evaluate(clf, held_out, sampling="exact"))
+print(unbag.evaluate(clf, held_out, shares_of="rows"))
 
 # %%
 # The map

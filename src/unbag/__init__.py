@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     )
     from unbag.inspection import inspect
     from unbag.priors import ClassPriors
+    from unbag.reporting import report
     from unbag.selection import cross_val_predict, tune
 
     __version__: str
@@ -42,6 +43,7 @@ __all__ = [
     "objectives",
     "permutation_importance",
     "priors",
+    "report",
     "theory",
     "tune",
 ]
@@ -61,6 +63,7 @@ _HOMES = {
     ),
     "inspection": ("inspect",),
     "priors": ("ClassPriors",),
+    "reporting": ("report",),
     "selection": ("cross_val_predict", "tune"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

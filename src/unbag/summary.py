@@ -56,7 +56,7 @@ class Summary:
     def _repr_html_(self) -> str:
         names = Markup("").join(Markup("<th>{}</th>").format(name) for name in self.columns)
         rows = Markup("").join(
-            Markup("<tr><th>{}</th>{}</tr>").format(
+            Markup('<tr><th style="text-align: left">{}</th>{}</tr>').format(
                 row[0], Markup("").join(Markup("<td>{}</td>").format(cell) for cell in row[1:])
             )
             for row in self._cells()

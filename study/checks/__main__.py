@@ -16,6 +16,7 @@ NAMES = (
     "drift",
     "inspection",
     "precision",
+    "share_errors",
     "small_bags",
     "tables",
     "tuning",

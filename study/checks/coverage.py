@@ -85,7 +85,7 @@ def measure_case(
     if sampling == "exact":
         theta = counts / sizes[:, None]
     confusion = make_confusion(k, accuracy, rng)
-    priors = ClassPriors(theta)
+    priors = ClassPriors(theta, shares_of="rows" if sampling == "exact" else "population")
     pi = priors.pooled(sizes)
     chosen = (0, k // 2)
     recall = CLASS_METRICS["recall"]
@@ -103,7 +103,7 @@ def measure_case(
         ]
     hits, widths = np.zeros(4), np.zeros(4)
     for predictions in np.stack(parts, axis=1):
-        core = Core(predictions, priors, BagSample.of(priors, sizes, sampling), inverse=inverse)
+        core = Core(predictions, priors, BagSample.of(priors, sizes), inverse=inverse)
         result = [core.overall(OVERALL_METRICS[name], z) for name in ("accuracy", "macro_f1")]
         result += [core.of_class("recall", c, core.raw[c, c], recall, z) for c in chosen]
         for i, (estimate, true) in enumerate(zip(result, truth, strict=True)):

@@ -168,6 +168,15 @@ def test_every_option_of_inspect(folder):
     assert "verdict: " in done("inspect rows.csv --config c.toml").stdout
 
 
+def test_errors_in_the_file_of_shares_reach_the_inspection(folder):
+    shares = (folder / "shares.csv").read_text().splitlines()
+    told = [f"{shares[0]},rows_counted,shares_of", *(f"{row},90,rows" for row in shares[1:])]
+    (folder / "shares.csv").write_text("\n".join(told))
+    printed = as_json(f"inspect {GIVEN}")
+    assert printed["shares_of"] == "rows"
+    assert printed["prior_error_half_width"] > 0.01
+
+
 def test_the_option_that_shares_of_replaced(folder):
     assert (folder / "rows.parquet").is_file()
     with warnings.catch_warnings():

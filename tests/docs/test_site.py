@@ -16,3 +16,5 @@ def test_the_site_builds(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "gallery" / "1_census_districts.html").exists()
+    commands = (tmp_path / "reference" / "commands.html").read_text(encoding="utf-8")
+    assert "--validation-share" in commands

@@ -273,7 +273,7 @@ def test_the_defaults():
     parameters = UnbagClassifier().get_params()
     none = ("priors", "test_prior", "epochs", "batch_size", "learning_rate", "weight_decay")
     assert parameters == {
-        **dict.fromkeys((*none, "checkpoint", "random_state")),
+        **dict.fromkeys((*none, "checkpoint", "random_state", "learner", "time_limit")),
         "method": "auto",
         "loss": "cross-entropy",
         "model": "mlp",

@@ -457,7 +457,7 @@ def test_what_is_saved_is_on_the_disk_and_was_read_back(tmp_path, monkeypatch):
     for i, kind in enumerate(kinds):
         if kind == "replace":
             assert kinds[i - 1] == "sync", events
-            assert events[i - 1][1] == "tmp"
+            assert events[i - 1][2].endswith(".tmp")
     stage = events.index(("sync", "saving", tmp_path.name), kinds.index("load"))
     assert kinds[stage + 1 :] == ["rename", "sync"], events
     assert kinds.count("replace") == 2

@@ -119,3 +119,19 @@ def test_few_bags_need_a_larger_allowance():
     few, many = (evaluate(bags(m), draw(bags(m), 0.15, rng)) for m in (5, 30))
     ratios = [r.misfit.allowance(0.95) / r.misfit.drift for r in (few, many)]
     assert ratios[0] > 1.2 > ratios[1] > 1
+
+
+def test_rare_predictions_raise_no_false_alarm():
+    """A model that names one class nearly always has counts of 0 and 1 in small bags."""
+    rng = np.random.default_rng(9)
+    theta = rng.dirichlet(np.ones(3), 200)
+    rare = np.array([[0.99, 0.01, 0.0], [0.99, 0.01, 0.0], [0.995, 0.005, 0.0]])
+    alarms = named = 0
+    for _ in range(100):
+        table = np.array([rng.multinomial(10, v) for v in theta @ rare])
+        priors = ClassPriors(theta)
+        misfit = Core(table, priors, BagSample.of(priors, table.sum(1))).misfit
+        alarms += misfit.is_significant
+        named += len(misfit.bags)
+    assert alarms < 12
+    assert named < 12

@@ -120,7 +120,7 @@ class Fixed(unbag.UnbagClassifier):
         self.module_, self.encoding_, self.classes_ = None, None, np.array([0, 1])
         self.priors_ = ClassPriors.of(priors)
 
-    def _log_odds(self, X, prior):  # noqa: ARG002 - the base names it
+    def _log_odds(self, X, prior=None, bag_ids=None):  # noqa: ARG002 - the base names it
         yield np.log(np.clip(np.c_[1 - X[:, 0], X[:, 0]], 1e-9, 1))
 
 

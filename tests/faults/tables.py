@@ -1,10 +1,11 @@
 """Tables of what faults and kills came to, by command and format of the rows.
 
-usage: python tests/faults/tables.py faults POINTS
+usage: python tests/faults/tables.py faults POINTS [COMMAND ...]
        python tests/faults/tables.py kills KILLS SEED
 
-``POINTS`` is the largest number of points per kind of fault and command, ``KILLS`` the number of
-kills in all. Prints Markdown; ends with 1 where anything was wrong.
+``POINTS`` is the largest number of points per kind of fault and command (such as "fit CSV"; all by
+default), ``KILLS`` the number of kills in all. Prints Markdown; ends with 1 where anything was
+wrong.
 """
 
 import json
@@ -34,25 +35,27 @@ def run(program: str, command: str, folder: Path, *arguments: object, **environm
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-def faults(folder: Path, points: str) -> int:
+def faults(folder: Path, points: str, *commands: str) -> int:
     from sweep import COMMANDS, FAULTS, errno
 
     shim = folder.parent / "shim.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, HERE / "shim.c", "-ldl"], check=True)
     kinds = [f"{kind} {errno.errorcode[number]}" for kind, number, *_ in FAULTS]
-    print_row("command", *kinds, "points", "told", "wrong", "seconds")
+    numbers = [*kinds, "points", "possible", "told", "wrong"]
+    print_row("command", *numbers, "seconds")
     total: Counter[str] = Counter()
-    for command in COMMANDS:
+    for command in commands or COMMANDS:
         start = time.perf_counter()
         found = run("sweep.py", command, folder, points, LD_PRELOAD=str(shim))
         counts = Counter(found["points"])
-        counts |= {"points": counts.total(), "told": found["told"], "wrong": len(found["wrong"])}
+        counts |= {"points": counts.total(), "wrong": len(found["wrong"])}
+        counts |= {name: found[name] for name in ("possible", "told")}
         total += counts
-        cells = [counts[kind] for kind in (*kinds, "points", "told", "wrong")]
+        cells = [counts[name] for name in numbers]
         print_row(command, *cells, f"{time.perf_counter() - start:.0f}")
         for problem in found["wrong"]:
             print("   ", problem, file=sys.stderr)  # noqa: T201
-    print_row("all", *(total[kind] for kind in (*kinds, "points", "told", "wrong")), "")
+    print_row("all", *(total[name] for name in numbers), "")
     return total["wrong"]
 
 

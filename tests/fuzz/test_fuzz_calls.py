@@ -206,7 +206,7 @@ def test_fits():
             assert np.isfinite(chances).all()
             np.testing.assert_allclose(chances.sum(1), 1)
             assert (fit.predict(given) == fit.classes_[chances.argmax(1)]).all()
-            shares, error = outcome(lambda: unbag.estimate_prior(fit, given, n_bootstrap=3))
+            shares, error = outcome(lambda: unbag.estimate_prior(fit, given))
             if error is None:
                 assert sum(map(float, shares.shares)) == pytest.approx(1)
         if rng2.random() < 0.2:

@@ -130,7 +130,7 @@ def test_model_folders(folder, tmp_path):
     good = {name: (folder / "model" / name).read_bytes() for name in FILES}
     place, victim = tmp_path / "changed", tmp_path / "victim"
     victim.write_bytes(good["model.json"])
-    X = np.random.default_rng(0).normal(size=(20, load_model(folder / "model").n_features_in_))
+    X = np.random.default_rng(0).normal(size=(20, *load_model(folder / "model").row_shape_))
 
     def check(case) -> bool:
         kinds, name, again, number = case

@@ -25,6 +25,9 @@ def test_the_report_reads_well():
         "  - Even with all rows held out, the accuracy could be estimated to ± 8.7 points only. "
         "3 times as many rows, about 3,000, give ± 5 points. Bags whose shares differ more help "
         "as well.",
+        "  note: Say what the shares are of (shares_of). As those of a population that the rows "
+        "are a sample of, which is assumed, the accuracy is known to ± 8.7 points; as those of "
+        "these very rows, counted in full, to ± 4.8 points.",
         "  note: It was not tested whether rows of a class look alike in all bags: no rows were "
         "given.",
         "verdict: care (it can work, within the limits above)",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unbag.exceptions import InvalidInputError
-from unbag.io import arrays
+from unbag.io import arrays, packed
 from unbag.io.arrays import ArrayEncoding, read_npz
 
 IMAGES = np.arange(2 * 4 * 5, dtype=np.uint8).reshape(2, 4, 5)
@@ -165,7 +165,7 @@ def test_a_header_that_promises_other_bytes_is_refused_unread(path, shape, monke
 
 
 def test_a_bomb_is_refused_unread(path, monkeypatch):
-    monkeypatch.setattr(arrays, "LARGE", 10**5)
+    monkeypatch.setattr(packed, "LARGE", 10**5)
     np.savez(path, X=np.zeros((500, 200)))
     assert read_npz(path, bag=None).X.shape == (500, 200)
     np.savez_compressed(path, X=np.zeros((500, 200)))
@@ -181,6 +181,9 @@ def test_a_bomb_is_refused_unread(path, monkeypatch):
         (b"no array at all", "X must be a whole array in NumPy's format, got the magic string"),
         (b"\x93NUMPY\x09\x00 ", "got format version (9, 0)"),
         (b"\x93NUMPY\x01\x00\x05\x00boo()", "X must be a whole array in NumPy's format"),
+        (b"\x93NUMPY\x01\x00\x04\x00{'a(", "X must be a whole array in NumPy's format"),
+        (b"\x93NUMPY\x01\x00\x60\x00" + b"(" * 96, "X must be a whole array in NumPy's format"),
+        (b"\x93NUMPY\x01\x00\x03\x00a b", "X must be a whole array in NumPy's format"),
         (b"", "X must be a whole array in NumPy's format"),
     ],
 )

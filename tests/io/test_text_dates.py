@@ -61,3 +61,16 @@ def test_other_rows_must_be_dates_too():
     read = encoded(DAYS.strftime("%d.%m.%Y"))
     with pytest.raises(InvalidInputError, match=r"dates such as 31.01.2024, got 'soon'"):
         read.encoding.transform(pd.DataFrame({"day": ["soon"]}))
+
+
+@pytest.mark.parametrize("day", ["30.02.2024", "31.4.2024", "29.02.2023"])
+def test_days_that_do_not_exist_are_no_dates(day):
+    read = encoded([day, day, *["31.01.2024"] * 58])
+    assert f"day={day}" in read.encoding.feature_names
+    assert not any("read as dates" in note for note in read.notes)
+
+
+def test_other_rows_must_be_days_that_exist():
+    read = encoded(DAYS.strftime("%Y-%m-%d"))
+    with pytest.raises(InvalidInputError, match="got '2024-02-30'"):
+        read.encoding.transform(pd.DataFrame({"day": ["2024-02-30"]}))

@@ -3,6 +3,8 @@
 import datetime
 import gzip
 import json
+import re
+import zipfile
 
 import numpy as np
 import openpyxl
@@ -12,7 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from unbag.exceptions import InvalidInputError, MissingDependencyError
-from unbag.io import TableFiles, read_priors, read_rows
+from unbag.io import TableFiles, packed, read_priors, read_rows
 
 ROWS = {
     "district": ["north", "south"] * 20,
@@ -123,3 +125,86 @@ def test_shares_come_from_the_same_files(tmp_path):
         assert read.unit == "percent"
         np.testing.assert_allclose(read.priors.values, [[0.3, 0.7], [0.6, 0.4]])
         assert read.priors.bag_ids.tolist() == ["north", "south"]
+
+
+# ------------------------------------------------------------------------------- damaged files
+
+
+def members(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def pack(path, content):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in content.items():
+            archive.writestr(name, data)
+
+
+SHEET = "xl/worksheets/sheet1.xml"
+XML = '<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">{}</worksheet>'
+ENTITIES = "".join(f'<!ENTITY a{i + 1} "{f"&a{i};" * 10}">' for i in range(9))
+LAUGHS = f'<!DOCTYPE x [<!ENTITY a0 "aaaaaaaaaa">{ENTITIES}]>' + XML.format(
+    "<sheetData><row><c t='inlineStr'><is><t>&a9;</t></is></c></row></sheetData>"
+)
+DAMAGED = {
+    "no workbook": lambda m: m.pop("xl/workbook.xml"),
+    "half of a sheet": lambda m: m.update({SHEET: m[SHEET][: len(m[SHEET]) // 2]}),
+    "a workbook of another form": lambda m: m.update({"xl/workbook.xml": b"<x a='1'/>"}),
+    "no sheets": lambda m: m.update(
+        {"xl/workbook.xml": re.sub(rb"<sheets>.*</sheets>", b"<sheets/>", m["xl/workbook.xml"])}
+    ),
+    "entities that grow": lambda m: m.update({SHEET: LAUGHS.encode()}),
+    "a row far below": lambda m: m.update(
+        {SHEET: m[SHEET].replace(b'<row r="41"', b'<row r="999999999"')}
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_workbooks_are_refused(tables, case):
+    content = members(tables / "rows.xlsx")
+    before = dict(content)
+    DAMAGED[case](content)
+    assert content != before
+    pack(tables / "rows.xlsx", content)
+    with pytest.raises(InvalidInputError, match=r"a readable Excel file|a sheet of at most"):
+        read_rows(tables / "rows.xlsx", bag="district")
+
+
+def test_a_sheet_that_calls_itself_smaller_is_read_whole(tables):
+    content = members(tables / "rows.xlsx")
+    before = content[SHEET]
+    content[SHEET] = re.sub(rb'<dimension ref="[^"]*"', b'<dimension ref="A1:C5"', before)
+    assert content[SHEET] != before
+    expected = read_rows(tables / "rows.xlsx", bag="district").X
+    pack(tables / "rows.xlsx", content)
+    np.testing.assert_array_equal(read_rows(tables / "rows.xlsx", bag="district").X, expected)
+
+
+def test_a_feather_file_with_wrong_offsets_is_refused(tables):
+    """Arrow would read what lies elsewhere in memory, or crash."""
+    table = pa.table({"district": ["a", "b"], "city": ["x", "y"]})
+    offsets = pa.py_buffer(np.array([0, 1 << 30, 2], dtype=np.int32))
+    broken = pa.StringArray.from_buffers(2, offsets, pa.py_buffer(b"xy"))
+    path = tables / "rows.feather"
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write(pa.record_batch([table["district"].chunk(0), broken], schema=table.schema))
+    with pytest.raises(InvalidInputError, match="a readable Feather file"):
+        read_rows(path, bag="district")
+
+
+@pytest.mark.parametrize("name", ["rows.xlsx", "rows.csv.gz"])
+def test_bombs_are_refused(tables, monkeypatch, name):
+    columns = {"district": ["north"] * 20_000, "age": [1.5] * 20_000}
+    if name.endswith(".gz"):
+        with gzip.open(tables / name, "wt") as file:
+            file.write(csv(columns))
+    else:
+        content = members(tables / name)
+        content[SHEET] += b" " * 500_000
+        pack(tables / name, content)
+    monkeypatch.setattr(packed, "LARGE", 1000)
+    monkeypatch.setattr(packed, "MAX_EXPANSION", 20)
+    with pytest.raises(InvalidInputError, match="content that is at most 20 times larger than"):
+        read_rows(tables / name, bag="district")

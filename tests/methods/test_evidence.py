@@ -45,6 +45,12 @@ def test_a_slope_and_its_error_are_those_of_least_squares():
     assert last == pytest.approx(np.sqrt(2) * np.std(values), rel=0.2)
 
 
+def test_parts_count_by_the_inverse_of_their_variance():
+    x = np.array([[0.1, -0.1], [0.1, -0.1]])
+    y = np.array([[0.5], [0.9]]) * x
+    assert Slope.of(y, x, np.array([1.0, 3.0])).value == pytest.approx(0.6)
+
+
 def test_few_parts_leave_trust_and_many_that_contradict_take_it():
     assert Slope(-3.0, 20.0).trust > 0.98
     assert Slope(0.0, 0.1).trust < 0.02

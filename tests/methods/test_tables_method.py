@@ -256,3 +256,16 @@ def test_networks_are_weighed_against_the_forest_by_the_bags_of_rows():
     assert weight(right, blind) > 0.99
     assert weight(blind, right) < 0.01
     assert weight(3 * right, right) == pytest.approx(0.5, abs=0.1)  # sharpness does not count
+
+
+@pytest.mark.parametrize(
+    ("learner", "last"), [(None, "networks (7 of 7)"), ("linear", "last linear (6 of 6)")]
+)
+def test_progress_tells_what_is_done_and_how_much_is_left(learner, last, monkeypatch):
+    shown, numbered = [], TableFitting._numbered
+    monkeypatch.setattr(
+        TableFitting, "_numbered", lambda *call: (shown.append(numbered(*call)), shown[-1])[1]
+    )
+    fit_one(bags_of(90), Tables(rounds=2, trees=3, learner=learner))
+    assert shown[0] == f"models of shares (linear) (1 of {len(shown)})"
+    assert shown[-1] == last

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from study.checks import coverage
+from study.checks import coverage, share_errors
 from unbag.bags import make_bags
 from unbag.evaluation import estimate_prior, evaluate_predictions
 from unbag.evaluation.core import Core
@@ -30,6 +30,27 @@ def test_intervals_of_label_free_numbers(shape, condition, size, accuracy, sampl
     cover = case["coverage"]
     for share in (cover["accuracy"], cover["macro_f1"], *cover["recall"]):
         assert 0.915 <= share <= 0.98
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        share_errors.Case(20, 3, 300, 0.85, 4, rows=80),
+        share_errors.Case(6, 3, 400, 0.9, 4, rows=200, shifted=True),
+        share_errors.Case(20, 4, 300, 0.85, 5, noise=0.02),
+        share_errors.Case(10, 3, 200, 0.9, 4, held_out=0.4),
+    ],
+    ids=["counted", "few bags", "noise", "part of exact bags"],
+)
+def test_intervals_where_shares_have_errors(case):
+    result = share_errors.measure_case(case, 300, seed=7)
+    assert min(result["coverage"].values()) > 0.9
+
+
+def test_intervals_of_shares_from_elsewhere():
+    case = share_errors.TargetCase(10, 3, 200, 4, 400, 1.5, 4, rows=100)
+    result = share_errors.measure_target(case, 150, seed=7)
+    assert min(result[method]["least"] for method in ("confusion", "em")) > 0.88
 
 
 @pytest.mark.parametrize("sampling", ["iid", "exact"])

@@ -508,11 +508,11 @@ def test_rows_without_finite_predictions_are_named(folder, monkeypatch):
     inner = unbag.UnbagClassifier.predict_proba
     seen = []
 
-    def overflowing(self, X, prior=None):
+    def overflowing(self, X, prior=None, bag_ids=None):
         seen.append(len(X))
         if len(seen) == 3:
             raise NotFiniteError((1, 4))
-        return inner(self, X, prior)
+        return inner(self, X, prior, bag_ids)
 
     monkeypatch.setattr(unbag.UnbagClassifier, "predict_proba", overflowing)
     with pytest.raises(NotFiniteError, match="for the rows 33, 36;"):

@@ -298,7 +298,7 @@ def stop(monkeypatch):
         ("unbag.training.engine.Stack", "run_epoch", 3),
         ("unbag.workflow.training", "judge", 0),
         ("unbag.workflow.training", "write_whole", 1),
-        ("unbag.workflow.training", "write_report", 0),
+        ("unbag.reporting.making.Report", "save", 0),
     ],
 )
 def test_a_stopped_fit_goes_on(folder, stop, where, name, after):

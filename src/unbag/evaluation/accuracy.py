@@ -30,7 +30,7 @@ def label_free_accuracy(
     :class:`LeftInverse` of Θ. It is the accuracy of :func:`unbag.evaluate` to the last digit. It is
     unbiased for rows that the model was not trained on, and it is not clipped: it may leave [0, 1]
     by chance. With Θ = I it is the plain accuracy. Where shares have errors, L is that of
-    :mod:`unbag.evaluation.updating`.
+    ``unbag.evaluation.updating``.
 
     Parameters
     ----------
@@ -54,7 +54,8 @@ def label_free_accuracy(
     present, table = _predictions_in_bags(predicted, bag_index, priors, sample_weight)
     counts, priors = table.sum(1), priors.subset(present)
     if priors.errors is not None:
-        core = Core(table, priors, BagSample.of(priors, counts), test_prior)
+        drawn = priors.with_errors(shares_of="population")  # as ``evaluate`` takes rows of arrays
+        core = Core(table, drawn, BagSample.of(drawn, counts), test_prior)
         return float(OVERALL_METRICS["accuracy"].value(core.raw, core.pi))
     pi = priors.pooled(counts) if test_prior is None else test_prior
     confusion = LeftInverse(priors, counts).confusion(table / counts[:, None])

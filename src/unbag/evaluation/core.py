@@ -185,8 +185,12 @@ class Core:
         """Values and variances (G,) of a number along the path."""
         weights = self.inverse.weights(metric.gradient(self.path, self.pi))
         at_pattern = self.inverse.weights(metric.gradient(self.pattern, self.pi))
-        values = metric.value(self.path, self.pi)
-        return self._usable(values, self.sample.variance(weights, self.path), at_pattern)
+        # The slope of a number that is no sum over C differs along the path, which does not know
+        # which classes are poor: the larger variance counts. For sums both are the same.
+        variances = np.maximum(
+            self.sample.variance(weights, self.path), self.sample.variance(at_pattern, self.path)
+        )
+        return self._usable(metric.value(self.path, self.pi), variances, at_pattern)
 
     def cost(self, cost: _Floats, z: float) -> Estimate:
         """Estimate the mean cost, for a table of costs (K, K)."""

@@ -95,7 +95,7 @@ def measure_misfit(
         \qquad A_m = \sum_y \theta_{my}^2 a_y a_y^\top
 
     with the directions :math:`a_y` of :func:`drift_directions`. That gives τ. Without drift the
-    sum is about a scaled χ² with this mean, which gives the p-value.
+    sum is about a scaled χ² with this mean and the variance of the sum, which gives the p-value.
 
     Parameters
     ----------
@@ -122,11 +122,19 @@ def measure_misfit(
     if m <= k:
         return None
     spare = np.maximum(1 - (theta * inverse.T).sum(1), 0)  # (M,), 1 − h
+    if sample.errors is not None:  # no projection at right angles then: what r_m adds to the sum
+        kept = np.eye(m) - theta @ inverse  # (M, M)
+        spare = counts @ kept**2 / counts
     residuals = counts * ((shares - theta @ (inverse @ shares)) ** 2).sum(1)
     covariance = sample.prediction_covariance(confusion)  # (M, K, K), of a row
     alone = np.trace(covariance, axis1=1, axis2=2)
     noise = design_effect * counts * sample.share_variance(confusion.T).sum(0)  # with errors of Θ
-    squares = (covariance**2).sum((1, 2)) * (noise / np.maximum(alone, 1e-300)) ** 2
+    # tr S² and half the fourth cumulant, by which the mean square of few or rare predictions
+    # varies more than that of normal ones.
+    spread = (covariance**2).sum((1, 2))
+    fourth = _fourth_moment(sample, confusion) - alone**2 - 2 * spread
+    spread = spread + np.maximum(fourth, 0) / (2 * counts)
+    squares = spread * (noise / np.maximum(alone, 1e-300)) ** 2
     expected = float(spare @ noise)
     drifts = np.einsum("my,yk,yl->mkl", theta**2, directions, directions)
     by_drift = counts * np.trace(drifts, axis1=1, axis2=2)
@@ -151,3 +159,15 @@ def measure_misfit(
         degrees=float(scale**2 / (spare @ (counts**2 * (drifts**2).sum((1, 2))))),
         bags=tuple((bag, float(ratios[i])) for bag, i in zip(ids, order, strict=False)),
     )
+
+
+def _fourth_moment(sample: "BagSample", confusion: _Floats) -> _Floats:
+    """Mean fourth power of the distance of a row's prediction from its mean, by bag: (M,)."""
+
+    def of(shares: _Floats) -> _Floats:
+        """Of predictions with these shares, (..., K)."""
+        length = (shares**2).sum(-1, keepdims=True)
+        return np.asarray((shares * (1 - 2 * shares + length) ** 2).sum(-1))
+
+    free, of_class = of(sample.theta @ confusion), sample.theta @ of(confusion)
+    return np.asarray(sample.noise * free + (1 - sample.noise) * of_class)

@@ -1,25 +1,41 @@
-"""Class shares of a new set of rows without labels."""
+r"""Class shares of a new set of rows without labels.
 
-from collections.abc import Callable
+Take features of a row that depend on the row alone: which class is predicted, or probabilities.
+In bag m their mean is :math:`\sum_y \theta_{my} G_y`, with the class means G (K×K), and in the
+target it is :math:`\pi^\top G`. So held-out rows of bags give :math:`\hat G = L \bar F` by a left
+inverse L of Θ, and the mean q of the target gives
+
+.. math:: \hat\pi = \hat G^{-\top} q, \qquad
+          \hat\pi - \pi \approx G^{-\top} \Bigl( q - \sum_m (L^\top \pi)_m \bar F_m \Bigr)
+
+whatever the probabilities mean: bad calibration costs precision and no more. The term in brackets
+is a sum of independent means, which gives the covariance.
+"""
+
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
+from scipy.optimize import nnls
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from unbag.drawing import draw_intervals
+from unbag.evaluation.core import Core
 from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.groups import column_of, read_groups
+from unbag.evaluation.variances import BagSample
 from unbag.priors import ClassPriors
 from unbag.summary import Shown, Summary, data_frame
-from unbag.validation import as_generator, check_choice, check_number, invalid
+from unbag.validation import check_choice, check_number, invalid, warn_replaced
 
 __all__ = ["PriorEstimate", "estimate_prior"]
 
 _Floats = NDArray[np.float64]
 _MOST_STEPS, _TOLERANCE = 1000, 1e-6  # of expectation maximisation
+_SMALLEST, _RIDGE = 1e-12, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,17 +86,20 @@ def estimate_prior(
     bag_ids: Any = None,
     method: str = "auto",
     level: float = 0.95,
-    n_bootstrap: int = 200,
-    random_state: Any = 0,
+    n_bootstrap: int | None = None,
+    random_state: Any = None,
     by: Any = None,
 ) -> Any:
     """Estimate the class shares of rows that come from elsewhere, where only the shares differ.
 
     - ``"confusion"``: the shares of the predictions on the target are those of its classes, mixed
-      by the confusion matrix, which held-out rows of bags give: the mixture is undone. Nothing is
-      asked of the probabilities.
-    - ``"em"``: expectation maximisation on the probabilities (Saerens and others, 2002); narrower,
-      but only as good as their calibration.
+      by the confusion matrix, which held-out rows of bags give: the mixture is undone.
+    - ``"em"``: expectation maximisation on the probabilities (Saerens and others, 2002), and then
+      the same step with the probabilities that it ends with in place of predictions. It is
+      narrower. Without held-out rows that step is left out, and estimate and intervals are only as
+      good as the calibration of the probabilities.
+
+    Errors of the shares of the bags are part of the intervals.
 
     Parameters
     ----------
@@ -91,9 +110,8 @@ def estimate_prior(
     method : {"auto", "confusion", "em"}
         "auto" is "confusion" where held-out rows are given.
     level : float, default=0.95
-    n_bootstrap : int, default=200
-        Resamples for the intervals (percentiles).
-    random_state : int or Generator, default=0
+    n_bootstrap, random_state : optional
+        Needed no more: intervals are found without resampling.
     by : array of shape (n,) or str, optional
         A group of every row of the target, or the name of a column of it.
 
@@ -104,8 +122,8 @@ def estimate_prior(
     """
     if by is not None:
         groups, codes = read_groups(column_of(X_target, by), _num_samples(X_target))
-        options = {"X": X, "bag_ids": bag_ids, "method": method, "n_bootstrap": n_bootstrap}
-        options |= {"level": 1 - (1 - level) / len(groups), "random_state": random_state}
+        options = {"X": X, "bag_ids": bag_ids, "method": method}
+        options["level"] = 1 - (1 - level) / len(groups)
         return {
             group: estimate_prior(
                 estimator, _safe_indexing(X_target, np.flatnonzero(codes == g)), **options
@@ -114,99 +132,138 @@ def estimate_prior(
         }
     check_choice("method", method, ("auto", "confusion", "em"))
     check_number("level", level, low=0, high=1, low_open=True, high_open=True)
-    check_number("n_bootstrap", n_bootstrap, low=20, integer=True)
+    if n_bootstrap is not None or random_state is not None:
+        warn_replaced("n_bootstrap, random_state", "estimate_prior without them")
     has_held_out = X is not None and bag_ids is not None
     if method == "auto":
         method = "confusion" if has_held_out else "em"
-    rng = as_generator(random_state)
-    classes = estimator.classes_
-    if method == "em":
-        draws = _by_maximisation(estimator, X_target, n_bootstrap, rng)
-    elif has_held_out:
-        draws = _by_confusion(estimator, X_target, X, bag_ids, n_bootstrap, rng)
-    else:
+    if method == "confusion" and not has_held_out:
         raise invalid("X and bag_ids", "held-out rows for method='confusion'", "None")
-    tail = (1 - level) / 2
-    low, high = np.quantile(draws[1:], [tail, 1 - tail], axis=0)
-    triples = zip(draws[0], low, high, strict=True)
-    return PriorEstimate(classes, [Estimate(*triple) for triple in triples], method)
+    z = float(stats.norm.ppf(0.5 + level / 2))
+    if method == "confusion":
+        bags = _HeldOut(estimator, X, bag_ids)
+        eye = np.eye(bags.priors.n_classes)
+        free, covariance = bags.unmix(eye[bags.predicted], eye[bags.predict(X_target)])
+    else:
+        ratios = _ratios(estimator, X_target)
+        free = _maximise(ratios, estimator.test_prior_)
+        covariance = _inverse_information(ratios, free)
+        if has_held_out:
+            # Half of the start, so that no class is without a probability.
+            prior = (free + estimator.test_prior_) / 2
+            features, target = _posterior(_ratios(estimator, X), prior), _posterior(ratios, prior)
+            free, covariance = _HeldOut(estimator, X, bag_ids).unmix(features, target)
+    return PriorEstimate(estimator.classes_, _intervals(free, covariance, z), method)
 
 
-def _by_maximisation(estimator: Any, X: Any, n_bootstrap: int, rng: np.random.Generator) -> _Floats:
-    """Shares (1 + B, K): the estimate, then resamples of the rows."""
-    start = estimator.test_prior_
-    ratio = estimator.predict_proba(X) / np.maximum(start, 1e-12)  # (n, K)
-    n = len(ratio)
-    weights = np.vstack([np.ones(n), rng.multinomial(n, np.full(n, 1 / n), n_bootstrap)])
-
-    def step(shares: _Floats) -> _Floats:
-        total = np.maximum(shares @ ratio.T, 1e-300)  # (1 + B, n)
-        return np.asarray(shares * ((weights / total) @ ratio) / n)
-
-    return _converge(step, np.repeat(start[None], len(weights), axis=0))
+def _intervals(free: _Floats, covariance: _Floats, z: float) -> list[Estimate]:
+    """Put an estimate without limits (K,) on the simplex; intervals as those of an accuracy."""
+    shares = _on_simplex(free, covariance)
+    half = z * np.sqrt(np.maximum(np.diag(covariance), 0))
+    nearest = np.clip(free, 0, 1)  # an estimate beyond a limit has the interval of that limit
+    low = np.minimum(np.maximum(nearest - half, 0), shares)
+    high = np.maximum(np.minimum(nearest + half, 1), shares)
+    return [Estimate(*triple) for triple in zip(shares, low, high, strict=True)]
 
 
-def _by_confusion(
-    estimator: Any,
-    X_target: Any,
-    X: Any,
-    bag_ids: Any,
-    n_bootstrap: int,
-    rng: np.random.Generator,
-) -> _Floats:
-    """Shares (1 + B, K): the estimate, then resamples of target and bags."""
-    table = ClassPriors.of(estimator.priors if estimator.priors is not None else estimator.priors_)
-    k = table.n_classes
-
-    def code(rows: Any) -> NDArray[np.int64]:
-        return table.encode_classes("classes_", estimator.predict(rows), source="predictions have")
-
-    bag_index, predicted = table.encode(bag_ids), code(X)
-    if len(predicted) != len(bag_index):
-        raise invalid("bag_ids", f"one for each of {len(predicted)} rows", f"{len(bag_index)}")
-    counts = np.bincount(bag_index * k + predicted, minlength=table.n_bags * k).reshape(-1, k)
-    here = counts.sum(1) > 0
-    rest, counts = table.subset(here), counts[here]
-    rest.check_rank()
-    target = np.bincount(code(X_target), minlength=k)
-    samples = np.stack([_resample(row, n_bootstrap, rng) for row in [*counts, target]], axis=1)
-    return _undo(samples[:, -1], samples[:, :-1], rest.values)
+def _on_simplex(free: _Floats, covariance: _Floats) -> _Floats:
+    """Find the shares (K,) that are the likeliest for an estimate with errors of a covariance."""
+    if (free >= 0).all():
+        return np.asarray(free / free.sum())
+    values, vectors = np.linalg.eigh(covariance)
+    root = (vectors / np.sqrt(np.maximum(values, _RIDGE * values[-1] + _SMALLEST))).T  # (K, K)
+    heavy = 1e3 * np.abs(root).max()  # for the sum of 1
+    system = np.vstack([root, np.full(len(free), heavy)])
+    shares = nnls(system, np.append(root @ free, heavy))[0]
+    return np.asarray(shares / shares.sum())
 
 
-def _resample(counts: NDArray[np.int64], n_bootstrap: int, rng: np.random.Generator) -> _Floats:
-    """Put resamples of counts (K,) below them: (1 + B, K)."""
-    total = counts.sum()
-    return np.vstack([counts, rng.multinomial(total, counts / total, n_bootstrap)])
+class _HeldOut:
+    """Held-out rows in bags, with a left inverse of the shares of these."""
+
+    priors: ClassPriors
+    bag_index: NDArray[np.int64]
+
+    def __init__(self, estimator: Any, X: Any, bag_ids: Any) -> None:
+        given = estimator.priors
+        table = estimator.priors_ if given is None else ClassPriors.of(given)
+        self._estimator, self._table = estimator, table
+        index, self.predicted = table.encode(bag_ids), self.predict(X)
+        if len(self.predicted) != len(index):
+            raise invalid("bag_ids", f"one for each of {len(self.predicted)} rows", len(index))
+        self.priors, self.bag_index, _ = table.with_rows(index)
+        self.priors.check_rank()
+        m, k = self.priors.n_bags, self.priors.n_classes
+        counts = np.bincount(self.bag_index * k + self.predicted, minlength=m * k).reshape(m, k)
+        self.counts = counts.sum(1).astype(np.float64)
+        core = Core(counts, self.priors, BagSample.of(self.priors, self.counts))
+        self.inverse = core.inverse
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Position of the predicted class of every row."""
+        predicted = self._estimator.predict(X)
+        return self._table.encode_classes("classes_", predicted, source="predictions have")
+
+    def unmix(self, features: _Floats, target: _Floats) -> tuple[_Floats, _Floats]:
+        """Shares of the classes in the target (K,), without limits, and their covariance.
+
+        Parameters
+        ----------
+        features : array of shape (n, K)
+            Of the held-out rows; they sum to 1.
+        target : array of shape (n', K)
+        """
+        means, spreads = self._moments(features)  # (M, K), (M, K, K)
+        mean, spread = target.mean(0), np.cov(target.T, bias=True)
+        by_class = self.inverse.matrix @ means  # (K, K)
+        undo = np.linalg.pinv(by_class.T)
+        free = undo @ mean
+        # The variance is that of a possible answer, which the first one may not be.
+        mixed = self.inverse.influence.T @ _on_simplex(free, np.eye(len(free)))  # (M,)
+        noise = spreads / self.counts[:, None, None]
+        if self.priors.errors is not None:
+            noise = noise + by_class.T @ self.priors.errors.covariance @ by_class
+        total = spread / len(target) + np.einsum("m,mij->ij", mixed**2, noise)
+        return free, undo @ total @ undo.T
+
+    def _moments(self, features: _Floats) -> tuple[_Floats, _Floats]:
+        """Mean of each bag (M, K), and covariance of its rows (M, K, K)."""
+        m, k = len(self.counts), features.shape[1]
+        means, squares = np.zeros((m, k)), np.zeros((m, k, k))
+        ends = np.cumsum(self.counts).astype(np.int64)[:-1]
+        rows = np.split(features[np.argsort(self.bag_index, kind="stable")], ends)
+        for i, bag in enumerate(rows):
+            means[i] = bag.mean(0)
+            squares[i] = (bag - means[i]).T @ (bag - means[i])
+        within = squares.sum(0) / max(self.counts.sum() - m, 1)  # of all bags
+        # A row of the average bag stands in for what a bag of few rows does not show.
+        return means, (squares + within) / self.counts[:, None, None]
 
 
-def _undo(target: _Floats, counts: _Floats, theta: _Floats) -> _Floats:
-    """Likeliest shares π (B, K) of the classes behind counts of predictions on the target (B, K).
-
-    They solve Cᵀπ = v for the predictions' shares v as well as shares can, with the likeliest
-    confusion matrix C of the counts in bags (B, M, K).
-    """
-    k = theta.shape[1]
-
-    def sharpen(confusion: _Floats) -> _Floats:
-        scaled = confusion * (theta.T @ (counts / np.maximum(theta @ confusion, 1e-300)))
-        return np.asarray(scaled / np.maximum(scaled.sum(-1, keepdims=True), 1e-300))
-
-    start = np.full((k, k), 0.2 / k) + 0.8 * np.eye(k)
-    confusion = _converge(sharpen, np.broadcast_to(start, (len(counts), k, k)))
-    predicted = target / target.sum(-1, keepdims=True)
-
-    def step(shares: _Floats) -> _Floats:
-        ratio = predicted / np.maximum(np.einsum("by,byk->bk", shares, confusion), 1e-300)
-        scaled = shares * np.einsum("byk,bk->by", confusion, ratio)
-        return np.asarray(scaled / scaled.sum(-1, keepdims=True))
-
-    return _converge(step, np.full((len(counts), k), 1 / k))
+def _ratios(estimator: Any, X: Any) -> _Floats:
+    """Probabilities over the shares under which they hold, (n, K)."""
+    return np.asarray(estimator.predict_proba(X) / np.maximum(estimator.test_prior_, _SMALLEST))
 
 
-def _converge(step: Callable[[_Floats], _Floats], values: _Floats) -> _Floats:
-    """Repeat a step of expectation maximisation until the values barely change."""
+def _posterior(ratios: _Floats, prior: _Floats) -> _Floats:
+    chances = ratios * prior
+    return np.asarray(chances / np.maximum(chances.sum(1, keepdims=True), 1e-300))
+
+
+def _maximise(ratios: _Floats, start: _Floats) -> _Floats:
+    """Likeliest shares (K,) of the rows, by expectation maximisation."""
+    shares = start
     for _ in range(_MOST_STEPS):
-        before, values = values, step(values)
-        if np.abs(values - before).max() < _TOLERANCE:
+        before, shares = shares, _posterior(ratios, shares).mean(0)
+        if np.abs(shares - before).max() < _TOLERANCE:
             break
-    return values
+    return np.asarray(shares)
+
+
+def _inverse_information(ratios: _Floats, shares: _Floats) -> _Floats:
+    """Covariance of the likeliest shares (K, K), whose errors sum to 0."""
+    k = len(shares)
+    scores = ratios / np.maximum(ratios @ shares, 1e-300)[:, None]
+    free = np.linalg.svd(np.ones((1, k)))[2][1:].T  # (K, K−1), directions that sum to 0
+    information = free.T @ (scores.T @ scores) @ free
+    return np.asarray(free @ np.linalg.pinv(information) @ free.T)

@@ -32,7 +32,7 @@ MIN_FREEDOM = 30  # rows less bags; with fewer nothing is tested
 class AlikeTest(Residuals):
     """Result of :func:`alike_test`.
 
-    The numbers of :class:`Residuals` are those of all columns together; but ``p_value`` combines
+    The numbers of ``Residuals`` are those of all columns together; but ``p_value`` combines
     their p-value with those of the columns.
 
     Attributes

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from unbag.drawing import axes_for
 from unbag.plain import to_plain
+from unbag.priors import SharesOf
 from unbag.summary import Shown, Summary, data_frame
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class Findings:
     classes: list[Any]
     n_rows: int | None
     sampling: str
+    shares_of: SharesOf | None
     level: float
     test_prior: list[float]
     rank: int
@@ -69,6 +71,8 @@ class Inspection(Findings, Shown):
         M, K and n.
     classes
         The K classes, in the order of all lists that have one entry per class.
+    shares_of : {"rows", "population"} or None
+        What the shares are said to be of; None where nobody said it.
     sampling, level
         As given.
     test_prior

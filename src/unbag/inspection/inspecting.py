@@ -135,6 +135,7 @@ def inspect(
         classes=rest.classes.tolist(),
         n_rows=None if counts is None else int(counts.sum()),
         sampling=drawn,
+        shares_of=table.shares_of,
         level=float(level),
         test_prior=pi.tolist(),
         empty_bags=table.bag_ids[~present].tolist(),

@@ -14,6 +14,7 @@ HOPELESS_HALF_WIDTH = 0.25  # an accuracy known to ± 25 points or worse tells n
 
 # Care. The condition number of Θ has its limit in unbag.priors, where it raises a warning too.
 WIDE_HALF_WIDTH = 0.05  # ± 5 points, from sampling or from errors in the priors
+NARROWER = 0.01  # half-width that is gained at least where it is asked what shares are of
 LARGE_INFLATION = 20.0  # Σ|W|: noise of partial risks is magnified up to this many times
 FLAT_RANGE = 0.02  # a class whose share differs by less than 2 points over all bags
 TINY_BAG = 20  # rows; the true shares of fewer are often far from the priors
@@ -222,7 +223,10 @@ def _row_reasons(f: Findings) -> list[str]:
     reasons = []
     if f.alike is not None and f.alike.p_value < ALARM:
         worst = shorten([bag for bag, _ in f.alike.bags[:3]])
-        off = f"bag means are {f.alike.deviation:.2g} standard deviations off, most in bag {worst}"
+        off = ""
+        if f.alike.joint_p_value < ALARM:
+            by = f"{f.alike.deviation:.2g} standard deviations"
+            off = f"; bag means are {by} off, most in bag {worst}"
         columns = [f"{c.column!r} ({c.deviation:.2g})" for c in f.alike.columns[:SHOWN_COLUMNS]]
         more = len(f.alike.columns) - len(columns)
         and_more = f" and {more} more" if more > 0 else ""
@@ -233,7 +237,7 @@ def _row_reasons(f: Findings) -> list[str]:
         )
         reasons.append(
             f"Rows of a class do not look alike in all bags, or the shares are wrong (p = "
-            f"{f.alike.p_value:.2g}; {off}).{named} Check how these bags and their shares were "
+            f"{f.alike.p_value:.2g}{off}).{named} Check how these bags and their shares were "
             "collected, drop features that depend on the bag, or leave these bags out."
         )
     for column, share in f.bag_features.items():
@@ -265,6 +269,13 @@ def _notes(f: Findings) -> list[str]:
         notes.append(
             f"Fewer than {THIN_CELL:g} rows are expected in {f.thin_cells:,} of "
             f"{f.n_bags * f.n_classes:,} pairs of bag and class. This does no harm."
+        )
+    wide, narrow = f.half_width or 0.0, f.half_width_exact or 0.0
+    if f.shares_of is None and wide - narrow > NARROWER:
+        notes.append(
+            "Say what the shares are of (shares_of). As those of a population that the rows are a "
+            f"sample of, which is assumed, the accuracy is known to {points(wide)}; as those "
+            f"of these very rows, counted in full, to {points(narrow)}."
         )
     if f.alike_untested:
         notes.append(

@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 from unbag.exceptions import InvalidInputError
 from unbag.io.input_rows import Encoding, InputRows, check_kind
 from unbag.io.numeric import LARGEST
+from unbag.io.packed import check_expansion
 from unbag.validation import invalid, shorten
 
 __all__ = ["ArrayEncoding", "read_npz"]
 
 ROWS = "X"
 MAX_ROW = 100_000_000  # numbers in a row; more is a mistake or an attack
-# Deflate shrinks at most 1000-fold, and real rows far less: large members beyond this are bombs.
-MAX_EXPANSION = 200
-LARGE = 1 << 30
 # What NumPy raises at the header or the content of an array that is damaged.
 DAMAGED = (ValueError, TypeError, SyntaxError, tokenize.TokenError, MemoryError, RecursionError)
 
@@ -166,11 +164,8 @@ def _read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
         got = f"{member.file_size - start:,} bytes for an array of {size:,}"
         raise _damaged(name, got)
     stored = min(member.compress_size, Path(str(archive.filename)).stat().st_size)
-    if size > LARGE and size > MAX_EXPANSION * stored:
-        allowed = f"an array that is at most {MAX_EXPANSION} times larger than its file"
-        got = f"{size:,} bytes from {stored:,}"
-        remedy = "if this is meant, save it with numpy.savez instead of savez_compressed."
-        raise invalid(name, allowed, got, remedy)
+    remedy = "if this is meant, save it with numpy.savez instead of savez_compressed."
+    check_expansion(name, "an array", size, stored, remedy)
     with archive.open(member) as file:
         try:
             array: NDArray[Any] = npy.read_array(file, allow_pickle=False)

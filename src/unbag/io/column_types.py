@@ -27,18 +27,19 @@ _PER_SECOND = {unit: 1000**i for i, unit in enumerate(_UNITS)}
 _DAY = 86_400
 # How dates are written as text: the form, and what it looks like. Several forms are one kind.
 ISO = "2024-01-31"
+_ISO_DAY = r"\d{4}-\d{2}-(?P<day>\d{2})"
 TEXT_DATES = {
     ISO: {
-        r"^\d{4}-\d{2}-\d{2}$": "%Y-%m-%d",
-        r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}$": "%Y-%m-%dT%H:%M:%S",
-        r"^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}$": "%Y-%m-%d %H:%M:%S",
-        r"^\d{4}-\d{2}-\d{2} \d{2}:\d{2}$": "%Y-%m-%d %H:%M",
+        rf"^{_ISO_DAY}$": "%Y-%m-%d",
+        rf"^{_ISO_DAY}T\d{{2}}:\d{{2}}:\d{{2}}$": "%Y-%m-%dT%H:%M:%S",
+        rf"^{_ISO_DAY} \d{{2}}:\d{{2}}:\d{{2}}$": "%Y-%m-%d %H:%M:%S",
+        rf"^{_ISO_DAY} \d{{2}}:\d{{2}}$": "%Y-%m-%d %H:%M",
     },
-    "31.01.2024": {r"^\d{1,2}\.\d{1,2}\.\d{4}$": "%d.%m.%Y"},
-    "31/01/2024": {r"^\d{1,2}/\d{1,2}/\d{4}$": "%d/%m/%Y"},
-    "01/31/2024": {r"^\d{1,2}/\d{1,2}/\d{4}$": "%m/%d/%Y"},
-    "31-01-2024": {r"^\d{1,2}-\d{1,2}-\d{4}$": "%d-%m-%Y"},
-    "2024/01/31": {r"^\d{4}/\d{1,2}/\d{1,2}$": "%Y/%m/%d"},
+    "31.01.2024": {r"^(?P<day>\d{1,2})\.\d{1,2}\.\d{4}$": "%d.%m.%Y"},
+    "31/01/2024": {r"^(?P<day>\d{1,2})/\d{1,2}/\d{4}$": "%d/%m/%Y"},
+    "01/31/2024": {r"^\d{1,2}/(?P<day>\d{1,2})/\d{4}$": "%m/%d/%Y"},
+    "31-01-2024": {r"^(?P<day>\d{1,2})-\d{1,2}-\d{4}$": "%d-%m-%Y"},
+    "2024/01/31": {r"^\d{4}/\d{1,2}/(?P<day>\d{1,2})$": "%Y/%m/%d"},
 }
 
 
@@ -164,9 +165,12 @@ def parse_dates(array: pa.Array, form: str) -> pa.Array:
     text = as_plain(array)
     dates = pa.nulls(len(text), pa.timestamp("s"))
     for look, how in TEXT_DATES[form].items():
-        fits = pc.match_substring_regex(text, look)
-        found = pc.if_else(fits, text, pa.scalar(None, pa.string()))
-        dates = pc.coalesce(dates, pc.strptime(found, how, unit="s", error_is_null=True))
+        day = pc.struct_field(pc.extract_regex(text, look), "day").cast(pa.int64())
+        matched = pc.if_else(pc.is_valid(day), text, pa.scalar(None, pa.string()))
+        read = pc.strptime(matched, how, unit="s", error_is_null=True)
+        # 30 February is read as 1 March.
+        exists = pc.equal(pc.day(read), day)
+        dates = pc.coalesce(dates, pc.if_else(exists, read, pa.scalar(None, read.type)))
     return dates
 
 

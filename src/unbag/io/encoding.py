@@ -79,14 +79,10 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
 
     Examples
     --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "rows.csv")
-    ...     _ = file.write_text("age,city\n30,Oulu\n50,Turku\n30,Turku\n50,Oulu\n")
-    ...     table = TableFiles(file)
-    ...     encoding = TableEncoding.fit(table)
-    ...     X = encoding.transform(next(table.batches()))
+    >>> cities = ["Oulu", "Turku", "Turku", "Oulu"]
+    >>> table = FrameTable(pa.table({"age": [30, 50, 30, 50], "city": cities}))
+    >>> encoding = TableEncoding.fit(table)
+    >>> X = encoding.transform(next(table.batches()))
     >>> encoding.feature_names
     ('age', 'city=Oulu', 'city=Turku')
     >>> X[:2]

@@ -57,6 +57,11 @@ def read_priors(path: str | os.PathLike[str], *, bag: str | None = None) -> Prio
     then divided by their sum. The notes say how the file was read where it could have
     been read in another way; anything else is an error.
 
+    Columns of the wide form may say how far the shares may be off, in the unit of these:
+    ``rows_counted``, ``laplace_scale`` or ``gaussian_scale`` (one number per bag), or for every
+    class, such as ``yes``, a standard error ``yes_error`` or a 95% interval ``yes_low``,
+    ``yes_high``. A column ``shares_of`` says "rows" or "population"; see :class:`ClassPriors`.
+
     Parameters
     ----------
     path
@@ -85,7 +90,7 @@ def read_priors(path: str | os.PathLike[str], *, bag: str | None = None) -> Prio
     if bag is not None and bag not in [column.name for column in columns]:
         notes.append(f"The priors file has no column {bag!r}.")
     notes += table.notes
-    priors = ClassPriors(table.values, table.bag_ids, table.classes, normalize=True)
+    priors = ClassPriors(**table.arguments())
     counts = table.values if table.unit == "counts" else None
     return PriorsFile(priors, table.form, table.unit, counts, tuple(notes))
 

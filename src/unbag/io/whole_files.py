@@ -2,12 +2,15 @@
 
 import datetime
 import gzip
+import itertools
 import shutil
 import tempfile
+import warnings
 import weakref
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +18,17 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.json
 
+from unbag.exceptions import InvalidInputError
 from unbag.io.column_types import plain_type
+from unbag.io.packed import check_expansion
 from unbag.validation import import_optional, invalid
 
 __all__ = ["EXCEL", "WHOLE", "Decompressed", "WholeTable", "read_excel"]
 
 EXCEL = (".xlsx",)
 _EMPTY = (None, "")
+_PART = 1 << 20  # bytes unpacked at a time
+_MOST_ROWS = 1 << 20  # of a sheet
 
 
 class WholeTable:
@@ -42,6 +49,8 @@ class WholeTable:
         kind, read = WHOLE[path.suffix.lower()]
         try:
             table = read(path)
+            _ = table.schema.names  # they may be no UTF-8
+            table.validate(full=True)  # Arrow trusts offsets, which in a damaged file lead anywhere
         except (pa.ArrowException, OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
             got = " ".join(str(error).split())[:200].rstrip(".")
             raise invalid(f"table {path}", f"a readable {kind} file", got) from None
@@ -74,8 +83,13 @@ class Decompressed:
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self.path = Path(folder, path.name[: -len(".gz")])
         try:
+            stored, size = path.stat().st_size, 0
             with gzip.open(path) as packed, self.path.open("wb") as file:
-                shutil.copyfileobj(packed, file)
+                while part := packed.read(_PART):
+                    size += len(part)
+                    remedy = "if this is meant, unpack it before."
+                    check_expansion(f"table {path}", "content", size, stored, remedy)
+                    file.write(part)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise invalid(f"table {path}", "a whole .gz file", str(error)) from None
 
@@ -87,14 +101,28 @@ def read_excel(path: Path) -> tuple[list[str], list[list[Any]]]:
     """
     openpyxl: Any = import_optional("openpyxl", "excel")
     try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
-        got = str(error)[:200].rstrip(".")
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        remedy = "if this is meant, save the sheet as CSV."
+        check_expansion(f"table {path}", "content", size, path.stat().st_size, remedy)
+        with path.open("rb") as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of styles and extensions, which change no value
+            book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+            try:
+                sheet = book.worksheets[0]
+                sheet.reset_dimensions()  # some programs write too small ones
+                with closing(sheet.iter_rows(values_only=True)) as given:
+                    rows = list(filter(_has_value, itertools.islice(given, _MOST_ROWS)))
+                    is_longer = next(given, None) is not None
+            finally:
+                book.close()
+    except (InvalidInputError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 — openpyxl may stumble anywhere in a damaged file
+        got = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
         raise invalid(f"table {path}", "a readable Excel file (.xlsx)", got) from None
-    try:
-        rows = [row for row in book.worksheets[0].iter_rows(values_only=True) if _has_value(row)]
-    finally:
-        book.close()
+    if is_longer:
+        raise invalid(f"table {path}", f"a sheet of at most {_MOST_ROWS:,} rows", "a longer one")
     if not rows:
         raise invalid(f"table {path}", "a sheet with column names in its first row", "an empty one")
     width = max(i + 1 for row in rows for i, cell in enumerate(row) if cell not in _EMPTY)

@@ -47,6 +47,9 @@ _BOOSTING: dict[str, Any] = {
     "early_stopping": False,
 }
 _FOLDS = 5  # of rows, for learners and networks, which have no predictions out of bag
+# Longest stages so far that further models of shares and a forest need: of 20,000 and 100,000 rows
+# they take five to eight times, and a forest six to ten times, as long as the linear models.
+_TIME_NEEDED = 15.0
 _LEAST_LABEL = 0.02  # soft labels below it are left out where rows stand once per class
 _NETWORK: dict[str, Any] = {"depth": 3, "width": 128}
 _NETWORK_RATE = 1e-3
@@ -63,6 +66,7 @@ class TableFitting:
     def __init__(self, settings: "Tables", job: Job) -> None:
         self.settings = settings
         self.job = job
+        self.n_begun = 0  # stages, of which progress tells the number
         self.replica = MatchedLikelihood().replica(job)  # networks are changes of it
         # Forests compare numbers of float32, so all parts learn from these.
         self.x = np.asarray(torch.as_tensor(job.rows.X), dtype=np.float32).astype(np.float64)
@@ -80,7 +84,7 @@ class TableFitting:
     def trainings(self) -> Trainings:
         """Yield tasks, receive their results, return the fit."""
         paths = yield [
-            Task(f"models of shares ({kind})", self._path(kind), time_needed=2.0 * (number > 0))
+            self._task(f"models of shares ({kind})", self._path(kind), _TIME_NEEDED * (number > 0))
             for number, kind in enumerate(FEATURES)
         ]
         paths = [path for path in paths if path is not None]
@@ -103,20 +107,22 @@ class TableFitting:
         weight = 0.0
         if self.settings.learner is None:
             parts["forest"] = TreeEnsemble.from_forest(self.forest)
-            (boosting,) = yield [Task("boosted trees", lambda: self._boosting(targets), 1.0)]
+            (boosting,) = yield [self._task("boosted trees", lambda: self._boosting(targets), 1.0)]
             if boosting is not None:
                 parts["boosting"] = boosting
             fits = yield self._networks(targets)
             if not any(fit is None or fit.diverged for fit in fits):
                 weight = self._weight_of_networks(fits, out_of_bag)
         else:
-            (parts["learner"],) = yield [Task(self._learner_name, lambda: self._last(targets))]
+            (parts["learner"],) = yield [
+                self._task(f"last {self._learner_name}", lambda: self._last(targets))
+            ]
         weights = [(1 - weight) / len(parts)] * len(parts)
         if weight >= _LEAST_WEIGHT:
             parts["networks"] = Networks([fit.module for fit in fits])
             weights.append(weight)
         model = TabularModel(parts, [w / sum(weights) for w in weights], self.shares, trust).eval()
-        return self._fit(model, self._describe(out_of_bag))
+        return self._fit(model, self._describe(parts, out_of_bag))
 
     # ------------------------------------------------------------------------- the parts
 
@@ -143,9 +149,10 @@ class TableFitting:
     def _round(self, targets: NDArray[np.float32], number: int) -> Task:
         """Predict every row by a learner that was not trained on it."""
         if self.settings.learner is None:
-            return Task(f"forest {number + 1}", self._forest(targets, number), float(number > 0))
+            run = self._forest(targets, number)
+            return self._task(f"forest {number + 1}", run, float(number > 0))
 
-        def run() -> _Floats:
+        def by_folds() -> _Floats:
             fold = self._folds(self.job.seed, number)
             log_p = np.empty(targets.shape)
             for left_out in np.unique(fold):
@@ -154,7 +161,17 @@ class TableFitting:
                 log_p[fold == left_out] = learner(torch.as_tensor(self.x[fold == left_out]))
             return log_p
 
-        return Task(f"{self._learner_name}, round {number + 1}", run, float(number > 0))
+        name = f"{self._learner_name}, round {number + 1}"
+        return self._task(name, by_folds, float(number > 0))
+
+    def _task(self, name: str, run: Callable[[], Any], time_needed: float = 0.0) -> Task:
+        """Describe the next task, with its number among all stages."""
+        return Task(self._numbered(name), run, time_needed)
+
+    def _numbered(self, name: str) -> str:
+        self.n_begun += 1
+        lasts = 2 if self.settings.learner is None else 1
+        return f"{name} ({self.n_begun} of {len(FEATURES) + self.settings.rounds + lasts})"
 
     def _folds(self, *seed: int) -> NDArray[np.int64]:
         """Divide rows in folds; equal rows go together."""
@@ -218,13 +235,14 @@ class TableFitting:
         """Describe one network per fold of the rows, which learns from the other folds."""
         job, bags = self.job, self.job.rows
         n, k = targets.shape
+        stage = self._numbered("networks")
         fold = self._folds(job.seed)
         trained = [np.flatnonzero(fold != number) for number in np.unique(fold)]
         batch = soft_batch_size(n, min(map(len, trained)))
         return [
             replace(
                 self.replica,
-                stage="networks",
+                stage=stage,
                 time_needed=0.5,
                 bags=bags.take(rows),
                 predicted=bags.take(np.flatnonzero(fold == number)),
@@ -291,11 +309,11 @@ class TableFitting:
 
     # -------------------------------------------------------------------------- the fit
 
-    def _describe(self, out_of_bag: _Floats) -> str:
+    def _describe(self, parts: dict[str, nn.Module], out_of_bag: _Floats) -> str:
         n_rounds = len(self.objectives)  # fewer than the settings say where the time was up
         rounds = "1 forest" if n_rounds == 1 else f"{n_rounds} forests"
         gains = describe_gains(self._gains(out_of_bag))
-        trees = f"{rounds} and boosted trees"
+        trees = f"{rounds} and boosted trees" if "boosting" in parts else rounds
         learned = trees if self.settings.learner is None else self._learner_name
         return f"Trained with models of shares, {learned}. {self.verdict} {gains}"
 

@@ -20,8 +20,10 @@ class PartialRiskRegularized(RiskObjective):
     r"""Rewritten risk with every partial risk kept at its level (method ``u-prr``).
 
     .. math::
-        \alpha R_U + (1-\alpha) \sum_{m,k} |W_{mk}| \, s_{mk} \bigl(R_{mk} - (1-\theta_{mk})\bigr),
-        \qquad s_{mk} = \begin{cases} 1 & E_{mk} \ge 1-\theta_{mk} \\ -s_{GA} & \text{else}
+        \alpha R_U + (1-\alpha) \sum_{m,k} |W_{mk}| \, s_{mk} \bigl(R_{mk} - (1-\theta_{mk})\bigr)
+
+    .. math::
+        s_{mk} = \begin{cases} 1 & E_{mk} \ge 1-\theta_{mk} \\ -s_{GA} & \text{else}
         \end{cases}
 
     where :math:`R_{mk}` is a partial risk, :math:`E_{mk}` its zero-one form (the share of bag m

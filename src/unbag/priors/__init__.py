@@ -4,10 +4,16 @@ The generators make the settings of the paper; :func:`risk_weights` turns Θ and
 into the weights W under which partial risks add up to the ordinary classification risk.
 """
 
-from unbag.priors.errors import ShareErrors, match_bags
+from unbag.priors.errors import (
+    SHARES_OF,
+    ShareErrors,
+    SharesOf,
+    match_bags,
+    read_shares_of,
+)
 from unbag.priors.generators import asymmetric, non_square, perturb, symmetric
 from unbag.priors.shares import ILL_CONDITIONED, check_test_prior, prior_shift, risk_weights
-from unbag.priors.table import RANK_TOLERANCE, SHARES_OF, ClassPriors, SharesOf, read_shares_of
+from unbag.priors.table import RANK_TOLERANCE, ClassPriors
 
 __all__ = [
     "ILL_CONDITIONED",

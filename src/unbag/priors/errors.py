@@ -2,22 +2,34 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from unbag.ids import id_array, index_ids, match_ids
-from unbag.validation import as_float_array, check_number, detached, invalid, is_frame, shorten
+from unbag.validation import (
+    as_float_array,
+    check_choice,
+    check_number,
+    detached,
+    invalid,
+    is_frame,
+    shorten,
+    warn_replaced,
+)
 
 if TYPE_CHECKING:
     from unbag.priors.table import ClassPriors
 
-__all__ = ["GivenErrors", "ShareErrors", "match_bags"]
+__all__ = ["SHARES_OF", "GivenErrors", "ShareErrors", "SharesOf", "match_bags", "read_shares_of"]
 
 BAG_COLUMN = "bag"  # where a DataFrame without an index keeps its bag ids
 _STEPS, _LARGEST_PART = 200, 0.99  # of the iteration for v, and of a class in it
+SharesOf = Literal["rows", "population"]
+SHARES_OF: tuple[SharesOf, ...] = ("rows", "population")
+_OLD_NAMES: dict[str, SharesOf] = {"iid": "population", "exact": "rows"}
 _Floats = NDArray[np.float64]
 
 
@@ -239,6 +251,15 @@ def _check_sizes(errors: _Floats) -> _Floats:
     if not right.all():
         raise invalid("errors", "finite and non-negative", shorten(errors[~right]))
     return errors
+
+
+def read_shares_of(shares_of: SharesOf | None, sampling: str | None) -> SharesOf | None:
+    """Read what shares are of from the argument, or from the one that it replaced."""
+    if sampling is None:
+        return shares_of
+    check_choice("sampling", sampling, _OLD_NAMES)
+    warn_replaced(f"sampling={sampling!r}", f"shares_of={_OLD_NAMES[sampling]!r}")
+    return _OLD_NAMES[sampling]
 
 
 def match_bags(name: str, keys: list[Any], table: "ClassPriors") -> NDArray[np.int64]:

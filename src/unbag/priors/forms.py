@@ -1,6 +1,6 @@
 """The form of a table of class shares: wide or long, and which column is what."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from unbag.ids import index_ids
 from unbag.priors.cells import Column, check_names, grouped_digits, read_bag_ids
+from unbag.priors.told import Told, split_told
 from unbag.priors.units import Unit, refuse_totals, tell_unit
 from unbag.validation import invalid, shorten
 
@@ -37,6 +38,12 @@ class SharesTable:
     sources: list[Column]  # the columns that hold the values
     notes: list[str]  # how it was read, one sentence each
     unit: Unit = "shares"
+    told: Told = field(default_factory=Told)  # errors of the shares, and what these are of
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of ClassPriors."""
+        names = {"values": self.values, "bag_ids": self.bag_ids, "classes": self.classes}
+        return {**names, "normalize": True, **self.told.arguments(self.classes, self.values)}
 
 
 def read_table(
@@ -53,28 +60,35 @@ def read_table(
     any_sums
         Whether rows may sum to anything, as those of counts that are estimates.
     """
+    columns, told = split_told(columns)
     if len(columns) < 3:
         got = f"only {shorten(column.name for column in columns)}"
         raise invalid("priors", "a table with a column of bag ids and at least two classes", got)
     roles = _long_roles(columns, bag) if len(columns) == 3 else None
     if roles is not None:
+        if told.per_bag or told.per_class:
+            allowed = "of wide form, with one row per bag, where columns tell of errors"
+            raise invalid("priors", allowed, "the long form")
         return _checked(_read_long(*roles), any_sums=any_sums)
     column, why = _bag_column(columns, bag)
     ids = read_bag_ids(column)
     index_ids(f"bag ids of the priors ({column.name!r})", np.fromiter(ids, dtype=object))
     notes = [f"Bag ids are in the column {column.name!r}, {why}."] if why else []
     classes = [other for other in columns if other is not column]
-    return read_wide(ids, classes, notes, any_sums=any_sums)
+    return read_wide(ids, classes, notes, told, any_sums=any_sums)
 
 
 def read_wide(
     bag_ids: list[Any],
     classes: list[Column],
     notes: list[str] | None = None,
+    told: Told | None = None,
     *,
     any_sums: bool = False,
 ) -> SharesTable:
     """Read a table of one row per bag and one column per class."""
+    if told is None:
+        classes, told = split_told(classes)
     unnamed = [column for column in classes if column.name in ("", None)]
     if unnamed:
         got = f"one without (cells {shorten(unnamed[0].cells, 3)})"
@@ -83,7 +97,7 @@ def read_wide(
     values = np.column_stack([column.numbers for column in classes])  # (M, K)
     names = [column.name for column in classes]
     absent = np.zeros(values.shape, dtype=bool)
-    table = SharesTable("wide", bag_ids, names, values, absent, classes, notes or [])
+    table = SharesTable("wide", bag_ids, names, values, absent, classes, notes or [], told=told)
     return _checked(table, any_sums=any_sums)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from unbag.priors.cells import Column, make_column
 from unbag.priors.forms import BAG_NAMES, SharesTable, read_table, read_wide
+from unbag.priors.told import split_told
 from unbag.validation import arrow_table
 
 __all__ = ["read_frame"]
@@ -22,7 +23,7 @@ def read_frame(frame: Any, *, any_sums: bool = False) -> SharesTable:
         return read_table(columns, any_sums=any_sums)
     columns = _columns_of_pandas(frame)
     counts_rows = list(frame.index) == list(range(len(frame)))
-    if counts_rows and any(_holds_ids(column) for column in columns):
+    if counts_rows and any(_holds_ids(column) for column in split_told(columns)[0]):
         return read_table(columns, any_sums=any_sums)
     return read_wide(frame.index.tolist(), columns, any_sums=any_sums)
 

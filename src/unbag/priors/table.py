@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from unbag.drawing import draw_shares
 from unbag.exceptions import RankError
 from unbag.ids import IdIndex, id_array, index_ids, match_ids, natural_ids
-from unbag.priors.errors import GivenErrors, ShareErrors
+from unbag.priors.errors import SHARES_OF, GivenErrors, ShareErrors, SharesOf
 from unbag.priors.frames import read_frame
 from unbag.priors.units import refuse_totals, tell_unit
 from unbag.summary import Shown, Summary, data_frame
@@ -21,16 +21,12 @@ from unbag.validation import (
     invalid,
     is_table,
     shorten,
-    warn_replaced,
 )
 
-__all__ = ["RANK_TOLERANCE", "SHARES_OF", "ClassPriors", "SharesOf", "read_shares_of"]
+__all__ = ["RANK_TOLERANCE", "ClassPriors"]
 
 SUM_TOLERANCE = 1e-6  # shares written with seven digits still pass
 RANK_TOLERANCE = 1e-10  # relative to the largest singular value
-SharesOf = Literal["rows", "population"]
-SHARES_OF: tuple[SharesOf, ...] = ("rows", "population")
-_OLD_NAMES: dict[str, SharesOf] = {"iid": "population", "exact": "rows"}
 
 
 @final
@@ -156,7 +152,7 @@ class ClassPriors(Shown):
         if not is_table(priors):
             return cls._of_values(priors, None, None, normalize)
         table = read_frame(priors, any_sums=normalize)
-        return cls(table.values, table.bag_ids, table.classes, normalize=True)
+        return cls(**table.arguments())
 
     @classmethod
     def _of_values(
@@ -331,15 +327,6 @@ class ClassPriors(Shown):
 
     def __repr__(self) -> str:
         return f"ClassPriors({self.n_bags} bags, {self.n_classes} classes)"
-
-
-def read_shares_of(shares_of: SharesOf | None, sampling: str | None) -> SharesOf | None:
-    """Read what shares are of from the argument, or from the one that it replaced."""
-    if sampling is None:
-        return shares_of
-    check_choice("sampling", sampling, _OLD_NAMES)
-    warn_replaced(f"sampling={sampling!r}", f"shares_of={_OLD_NAMES[sampling]!r}")
-    return _OLD_NAMES[sampling]
 
 
 def _again(

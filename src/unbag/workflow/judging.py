@@ -1,6 +1,5 @@
 """The label-free evaluation of a model on rows from files, and its report."""
 
-import json
 import os
 import warnings
 from collections.abc import Iterator
@@ -13,20 +12,14 @@ import numpy as np
 
 from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier
-from unbag.evaluation import (
-    Evaluation,
-    Importances,
-    evaluate,
-    permutation_importance,
-    reliability_diagram,
-)
-from unbag.exceptions import InvalidInputError, RankError, UnbagWarning
-from unbag.files import write_together
-from unbag.inspection import Inspection, trivial_model
+from unbag.evaluation import Evaluation, evaluate
+from unbag.exceptions import InvalidInputError, UnbagWarning
+from unbag.inspection import Inspection
 from unbag.io import read_priors
 from unbag.priors import ClassPriors, SharesOf
-from unbag.report import ModelVerdict, build_report, judge_model, render_html
-from unbag.validation import invalid, reads_tables, shorten
+from unbag.reporting import ModelVerdict, Report
+from unbag.reporting import report as make_report
+from unbag.validation import invalid, shorten
 from unbag.workflow.config import CONFIG, load_toml
 from unbag.workflow.outputs import check_free, hidden_folder, hold
 from unbag.workflow.reading import Inputs, inspect_rows, load_for_files, read_inputs, text_column
@@ -37,19 +30,16 @@ __all__ = [
     "INSPECTION",
     "REPORT",
     "EvaluatedModel",
-    "Judgement",
     "bag_column",
     "evaluate_files",
     "evaluate_watched",
     "judge",
     "pages",
-    "write_report",
 ]
 
 REPORT, INSPECTION, EVALUATION = "report.html", "inspection.json", "evaluation.json"
 _SHOWN_FEATURES = 500
 _SHOWN_NOTES = 100
-_ROWS_SHUFFLED, _SHUFFLES, _MOST_SHUFFLED = 500, 2, 100  # rows, times and columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +149,7 @@ def evaluate_files(
         if judgement.evaluation is None:  # the reason stands last
             raise InvalidInputError(judgement.warnings[-1])
         if page is not None:
-            write_report(judgement.report, page)
+            judgement.save(page, overwrite=True)
     return EvaluatedModel(
         judgement.evaluation,
         judgement.verdict,
@@ -183,28 +173,6 @@ def _held(page: Path | None, overwrite: bool) -> Iterator[Path | None]:
         yield page
 
 
-@dataclass(frozen=True, eq=False)
-class Judgement:
-    """What :func:`judge` found.
-
-    Attributes
-    ----------
-    evaluation : Evaluation or None
-        None without rows for it, or with rows that do not allow one.
-    warnings : tuple of str
-        What speaks against trusting the model.
-    verdict : ModelVerdict
-        Whether to use it.
-    report : dict
-        Content of the report.
-    """
-
-    evaluation: Evaluation | None
-    warnings: tuple[str, ...]
-    verdict: ModelVerdict
-    report: dict[str, Any]
-
-
 def judge(
     clf: UnbagClassifier,
     inputs: Inputs,
@@ -216,8 +184,8 @@ def judge(
     title: str | None,
     level: float,
     by: Any = None,
-) -> Judgement:
-    """Evaluate a model on rows that it was not trained on, and make the content of its report.
+) -> Report:
+    """Evaluate a model on rows that it was not trained on, and make its report.
 
     Parameters
     ----------
@@ -234,67 +202,26 @@ def judge(
     by : array, optional
         Group of every row that is evaluated.
     """
-    evaluation, reliability, predicted = None, None, None
-    found: list[str] = []
-    if untouched is None:
-        found.append("No rows were kept for an evaluation.")
-    else:
-        predicted = clf.predict(untouched)
-        trivial = trivial_model(predicted, untouched.bag_ids, untouched.priors)
-        found += trivial.reasons
-        try:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", UnbagWarning)
-                evaluation = evaluate(clf, untouched, level=level, by=by)
-            found += evaluation.warnings
-            for warning in caught:
-                if issubclass(warning.category, UnbagWarning):
-                    found.append(str(warning.message))
-                else:
-                    warnings.warn_explicit(warning.message, warning.category, "", 0)
-            reliability = reliability_diagram(
-                clf.predict_proba(untouched),
-                untouched.bag_ids,
-                priors=untouched.priors,
-                test_prior=clf.test_prior_,
-            )
-        except RankError as error:
-            found.append(f"The rows do not allow an evaluation without labels: {error}")
     encoding = clf.encoding_
-    features = list(getattr(encoding, "feature_names", ()))
     data = {
         "files": list(inputs.files),
         "rows": len(inputs.rows.X),
         "held_out_rows": 0 if untouched is None else untouched.n_rows,
-        "features": features[:_SHOWN_FEATURES],
+        "features": list(getattr(encoding, "feature_names", ()))[:_SHOWN_FEATURES],
         "left_out": getattr(encoding, "left_out", {}),
         "notes": _first(inputs.notes),
     }
-    content = build_report(
+    return make_report(
         clf,
-        evaluation,
-        inspection,
-        bag_ids=None if untouched is None else untouched.bag_ids,
-        predicted=predicted,
+        untouched,
+        inspection=inspection,
         training_bag_ids=None if train is None else train.bag_ids,
         watched=watched,
-        reliability=reliability,
-        importances=None if untouched is None else _importances(clf, untouched),
-        data=data,
-        warnings=found,
+        by=by,
+        level=level,
         title=title,
+        data=data,
     )
-    verdict = judge_model(evaluation, inspection, found)
-    return Judgement(evaluation, tuple(found), verdict, content)
-
-
-def _importances(clf: UnbagClassifier, untouched: Bags) -> Importances | None:
-    """Measure how much the columns of a table matter, in some of its rows; None for images."""
-    encoding = clf.encoding_
-    if not reads_tables(encoding) or len(encoding.columns) > _MOST_SHUFFLED:
-        return None
-    few = np.linspace(0, untouched.n_rows - 1, min(_ROWS_SHUFFLED, untouched.n_rows)).astype(int)
-    return permutation_importance(clf, untouched.take(few), n_repeats=_SHUFFLES)
 
 
 def evaluate_watched(clf: UnbagClassifier, validation: Bags, *, level: float) -> Evaluation:
@@ -319,12 +246,6 @@ def _first(notes: tuple[str, ...]) -> list[str]:
 def pages(page: str) -> tuple[str, str]:
     """Name the files of a report: the page, and its content as JSON."""
     return page, Path(page).with_suffix(".json").name
-
-
-def write_report(content: dict[str, Any], page: Path) -> None:
-    """Write a report as HTML, and its content as JSON beside it."""
-    data = json.dumps(content, ensure_ascii=False) + "\n"
-    write_together({page: render_html(content), page.with_suffix(".json"): data})
 
 
 def bag_column(model: str | os.PathLike[str]) -> str | None:

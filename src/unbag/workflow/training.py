@@ -19,7 +19,7 @@ from unbag.exceptions import UnbagError
 from unbag.files import discard, discarded, write_whole
 from unbag.inspection import Inspection
 from unbag.priors import SharesOf, read_shares_of, risk_weights
-from unbag.report import ModelVerdict
+from unbag.reporting import ModelVerdict
 from unbag.selection import TuningResult, tune
 from unbag.selection.tuning import SCORERS
 from unbag.validation import check_choice, check_number, import_optional, invalid
@@ -31,7 +31,6 @@ from unbag.workflow.judging import (
     evaluate_watched,
     judge,
     pages,
-    write_report,
 )
 from unbag.workflow.reading import (
     Inputs,
@@ -318,7 +317,7 @@ class _Run:
             write_whole(folder / CONFIG, self.config)
             for name, content in results.items():
                 write_whole(folder / name, json.dumps(content, indent=1) + "\n")
-            write_report(judgement.report, folder / REPORT)
+            judgement.save(folder / REPORT)
         return TrainedModel(
             output,
             clf,

@@ -1,0 +1,65 @@
+"""The three questions that the page answers first: how good, can I trust it, what next."""
+
+from unbag.reporting.formatting import level_text, number, percent, range_text, short
+from unbag.reporting.sources import Part, Sources, share_part
+from unbag.reporting.verdict import judge_model, most_common_class
+
+__all__ = ["answers"]
+
+
+def answers(sources: Sources) -> Part:
+    """Answer the three questions, each with a status and sentences."""
+    judged = judge_model(sources.evaluation, sources.inspection, sources.warnings)
+    return {
+        "status": judged.status,
+        "questions": [
+            {"question": "How good is it?", **_how_good(sources)},
+            {
+                "question": "Can I trust it?",
+                "answer": {
+                    "go": "Yes, as far as it can be tested without labels.",
+                    "care": "With care. These points limit what the numbers say:",
+                    "stop": "No. These points speak against it:",
+                }[judged.status],
+                "points": list(judged.reasons),
+            },
+            {
+                "question": "What should I do next?",
+                "answer": f"{judged.verdict.capitalize()}.",
+                "points": list(judged.next_steps),
+            },
+        ],
+    }
+
+
+def _how_good(sources: Sources) -> Part:
+    evaluation = sources.evaluation
+    if evaluation is None:
+        return {"answer": "Unknown: it was not evaluated on held-out rows.", "points": []}
+    accuracy = share_part(evaluation.accuracy, evaluation.level)
+    if accuracy is None or not evaluation.trustworthy:
+        answer = (
+            "This cannot be said: the estimated accuracy is outside 0 to 100% by more than its "
+            "error."
+        )
+        return {"answer": answer, "points": []}
+    common, share = most_common_class(evaluation)
+    points = [
+        f"This is estimated without labels from {number(evaluation.n_rows)} held-out rows "
+        f"({level_text(evaluation.level)} interval: {range_text(accuracy)}).",
+        f"Always answering the most common class, “{common}”, would be right for {percent(share)}.",
+    ]
+    recalls = [
+        share_part(e, evaluation.level, among=len(evaluation.recall)) for e in evaluation.recall
+    ]
+    known = [(p["value"], p, k) for k, p in enumerate(recalls) if p is not None and p["trusted"]]
+    if len(recalls) > 2 and known:
+        _, worst, k = min(known, key=lambda item: item[0])
+        points.append(
+            f"Class “{short(sources.classes[k], 60)}” is found least often: in "
+            f"{percent(worst['value'])} of its rows ({range_text(worst)})."
+        )
+    return {
+        "answer": f"It is right for about {percent(accuracy['value'])} of new rows.",
+        "points": points,
+    }

@@ -1,0 +1,171 @@
+"""Estimates without labels: overall, for every class, and of the probabilities."""
+
+from dataclasses import replace
+
+import numpy as np
+from scipy import stats
+
+from unbag.evaluation import Estimate, Evaluation, LeftInverse
+from unbag.evaluation.misfit import drift_directions
+from unbag.evaluation.report import SHOWN_MOVE
+from unbag.evaluation.variances import BagSample
+from unbag.reporting.sources import Floats, Part, Sources, number_part, share_part
+from unbag.reporting.text import text
+
+__all__ = ["calibration", "confusion", "drift", "groups", "headline"]
+
+_MOST_CLASSES = 30  # whose recall the table of drifts shows
+
+
+def headline(sources: Sources) -> Part | None:
+    """Collect the overall numbers."""
+    evaluation = sources.evaluation
+    if evaluation is None:
+        return None
+    most_common = int(np.argmax(evaluation.test_prior))
+    metrics = evaluation.probabilities
+    roc = None if metrics is None else metrics.roc
+    accuracy = share_part(evaluation.accuracy, evaluation.level)
+    if accuracy is not None:
+        accuracy["trusted"] = evaluation.trustworthy
+    return {
+        "held_out_rows": evaluation.n_rows,
+        "held_out_bags": evaluation.n_bags,
+        "level": evaluation.level,
+        "shares_of": evaluation.shares_of,
+        "accuracy": accuracy,
+        "balanced_accuracy": share_part(evaluation.balanced_accuracy, evaluation.level),
+        "macro_f1": share_part(evaluation.macro_f1, evaluation.level),
+        "auc": None if roc is None else share_part(roc.auc, evaluation.level),
+        "cost": number_part(evaluation.cost),
+        "log_loss": None if metrics is None else number_part(metrics.log_loss),
+        "brier": None if metrics is None else number_part(metrics.brier),
+        "most_common_class": sources.classes[most_common],
+        "most_common_share": float(evaluation.test_prior[most_common]),
+    }
+
+
+def confusion(sources: Sources) -> Part | None:
+    """Give the confusion matrix and the numbers of every class.
+
+    The diagonal of ``raw`` is the recall of every class: both are the same estimates.
+    ``projected`` is the likeliest valid matrix; it is biased, and the page does not show it.
+    """
+    evaluation = sources.evaluation
+    if evaluation is None:
+        return None
+    low, high = _cell_intervals(evaluation, sources)
+    by_class = {
+        name: [
+            share_part(e, evaluation.level, among=len(evaluation.classes))
+            for e in getattr(evaluation, name)
+        ]
+        for name in ("recall", "precision", "f1", "predicted_share")
+    }
+    return {
+        "classes": sources.classes,
+        "level": evaluation.level,
+        "raw": evaluation.confusion,
+        "low": low,
+        "high": high,
+        "projected": evaluation.projected["confusion"],
+        "test_prior": evaluation.test_prior,
+        **by_class,
+    }
+
+
+def _cell_intervals(
+    evaluation: Evaluation, sources: Sources
+) -> tuple[Floats, Floats] | tuple[None, None]:
+    """Make intervals of the raw confusion matrix: lower and upper ends, (K, K).
+
+    Those of the diagonal are the score intervals of the recalls; the others are plain, with the
+    variance at the projected confusion matrix: an entry is Σ_m L_ym V_mk. For the inverse of least
+    variance there are none.
+    """
+    counts = sources.held_out_rows
+    if counts is None or sources.predicted is None or evaluation.inverse == "least-variance":
+        return None, None
+    present = sources.priors.subset(counts > 0).with_errors(shares_of=evaluation.shares_of)
+    n = counts[counts > 0].astype(np.float64)
+    inverse = LeftInverse(present, n, evaluation.inverse).matrix  # (K, M)
+    columns = evaluation.projected["confusion"].T  # (K, K): row k is column k of C
+    share = evaluation.held_out_share
+    share = None if share is None else share[counts > 0]
+    sample = BagSample.of(present, n, share)
+    spread = sample.share_variance(columns)  # (K, M)
+    if evaluation.misfit is not None:
+        drift = evaluation.misfit.allowance(evaluation.level)
+        directions = drift_directions(evaluation.projected["confusion"])
+        spread = spread + replace(sample, drift=drift, directions=directions).drift_in_shares().T
+    variance = evaluation.design_effect * (inverse**2 @ spread.T)
+    half = float(stats.norm.ppf(0.5 + evaluation.level / 2)) * np.sqrt(variance)
+    low = np.clip(evaluation.confusion - half, 0, 1)
+    high = np.clip(evaluation.confusion + half, 0, 1)
+    np.fill_diagonal(low, [recall.low for recall in evaluation.recall])
+    np.fill_diagonal(high, [recall.high for recall in evaluation.recall])
+    return low, high
+
+
+def groups(sources: Sources) -> Part | None:
+    """Give accuracy, recall and shares of every group."""
+    evaluation = sources.evaluation
+    if evaluation is None or evaluation.groups is None:
+        return None
+
+    def part(estimates: list[Estimate]) -> list[Part | None]:
+        return [share_part(e, evaluation.level) for e in estimates]
+
+    return {
+        "classes": sources.classes,
+        "level": evaluation.level,
+        "rows": [
+            {
+                "group": text(group.group),
+                "rows": group.n_rows,
+                "accuracy": share_part(group.accuracy, evaluation.level),
+                "recall": part(group.recall),
+                "class_share": part(group.class_share),
+                "predicted_share": part(group.predicted_share),
+            }
+            for group in evaluation.groups
+        ],
+    }
+
+
+def drift(sources: Sources) -> Part | None:
+    """Say how much bags disagree, and how large a drift between them would move each number."""
+    evaluation = sources.evaluation
+    if evaluation is None:
+        return None
+    misfit, tolerated = evaluation.misfit, evaluation.tolerated_drift
+    names = ("accuracy", "balanced_accuracy", "macro_f1")
+    numbers = [(name.replace("_", " "), tolerated[name]) for name in names]
+    recalls = zip(sources.classes, tolerated["recall"], strict=True)
+    numbers += [(f"recall of {label}", value) for label, value in recalls][:_MOST_CLASSES]
+    return {
+        "move": SHOWN_MOVE,
+        "numbers": numbers,
+        "measured": None if misfit is None else misfit.drift,
+        "p_value": None if misfit is None else misfit.p_value,
+        "bags": [] if misfit is None else [[text(bag), ratio] for bag, ratio in misfit.bags],
+    }
+
+
+def calibration(sources: Sources) -> Part | None:
+    """Give temperature and biases, and how often probabilities come true."""
+    fitted, reliability = sources.clf.calibration_, sources.reliability
+    if fitted is None and reliability is None:
+        return None
+    return {
+        "classes": sources.classes,
+        "temperature": None if fitted is None else fitted.temperature,
+        "biases": None if fitted is None else fitted.biases,
+        "reliability": None
+        if reliability is None
+        else {
+            "edges": reliability.edges,
+            "overall": vars(reliability.overall),
+            "by_class": [vars(curve) for curve in reliability.by_class],
+        },
+    }

@@ -15,6 +15,7 @@ NAMES = (
     "coverage",
     "drift",
     "inspection",
+    "noisy_shares",
     "precision",
     "share_errors",
     "small_bags",

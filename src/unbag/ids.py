@@ -19,6 +19,7 @@ __all__ = [
     "id_array",
     "index_ids",
     "match_ids",
+    "missing_ids",
     "natural_ids",
 ]
 
@@ -171,6 +172,11 @@ def _look_up(
     present = [key for key in keys if key]
     positions = np.array([known.get(key, -1) for key in present], dtype=np.int64)
     return present, positions, inverse
+
+
+def missing_ids(ids: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether each id is missing: None, NaN, NaT or pandas' NA."""
+    return np.array([_id_key(value) is None for value in ids], dtype=bool)
 
 
 def _id_key(value: Any) -> IdKey | None:

@@ -15,6 +15,7 @@ NAMES = (
     "coverage",
     "drift",
     "inspection",
+    "labelled_rows",
     "noisy_shares",
     "precision",
     "share_errors",

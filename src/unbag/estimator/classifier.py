@@ -17,7 +17,7 @@ from unbag.estimator.moved import naming_new_places, refuse_settings_of_methods
 from unbag.estimator.predicting import Predicting
 from unbag.evaluation import Calibration
 from unbag.identity import hash_rows, sketch
-from unbag.methods import Auto, Fit, Method, fit_many, get_method
+from unbag.methods import Auto, Fit, Method, fit_many, get_method, read_labels
 from unbag.models import ModuleFactory
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.validation import as_generator, invalid, shorten
@@ -211,6 +211,7 @@ class UnbagClassifier(Predicting):
         sample_weight: Any = None,
         *,
         bag: str | None = None,
+        labels: Any = None,
         test_set: tuple[Any, Any] | None = None,
     ) -> Self:
         """Learn from rows and their bag ids.
@@ -230,11 +231,17 @@ class UnbagClassifier(Predicting):
             Weight of every row in the means of its bag; rows of weight 0 are left out.
         bag : str, optional
             In place of y, the column of X that holds the bag ids.
+        labels : array of shape (n,), optional
+            Classes of rows where they are known, and None or NaN elsewhere. Labelled rows are
+            learned from as such; the shares of the rest of their bag follow. The methods crossfit
+            and tables take them, and "auto" chooses one of these.
         test_set : (X, labels), optional
             Labelled rows whose error is recorded in ``history_`` each epoch, for research; it
             changes nothing else.
         """
-        return self._train(self.prepare(X, y, sample_weight, bag=bag, test_set=test_set))
+        return self._train(
+            self.prepare(X, y, sample_weight, bag=bag, labels=labels, test_set=test_set)
+        )
 
     def fit_bags(self, bags: Bags, *, held_out: Bags | None = None) -> Self:
         """Learn from rows and their bag ids in the form of Bags, without copying the rows.
@@ -264,6 +271,7 @@ class UnbagClassifier(Predicting):
         sample_weight: Any = None,
         *,
         bag: str | None = None,
+        labels: Any = None,
         test_set: tuple[Any, Any] | None = None,
     ) -> ClassifierJob:
         """Check the arguments of :meth:`fit` and make the job that it trains.
@@ -271,7 +279,7 @@ class UnbagClassifier(Predicting):
         With :meth:`take` many estimators can be trained as one stack by ``fit_many``.
         """
         X, ids, encoding = self._check_rows(X, y, bag)
-        weight = None
+        weight, keep = None, np.ones(len(ids), dtype=bool)
         if sample_weight is not None:
             weight = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
@@ -281,7 +289,9 @@ class UnbagClassifier(Predicting):
                 raise invalid("sample_weight", "positive for at least one row", "zero for all")
             X, ids, weight = X[keep], ids[keep], weight[keep]
         bags = Bags(X, ids, self._check_priors(ids), encoding=encoding)
-        return self._prepare(bags, weight=weight, test_set=test_set)
+        codes = None if labels is None else read_labels(labels, bags.priors, len(keep))
+        codes = None if codes is None else codes[keep]
+        return self._prepare(bags, weight=weight, labels=codes, test_set=test_set)
 
     def prepare_bags(self, bags: Bags, *, held_out: Bags | None = None) -> ClassifierJob:
         """Check the arguments of :meth:`fit_bags` and make the job that it trains."""
@@ -293,6 +303,7 @@ class UnbagClassifier(Predicting):
         given: Bags,
         held_out: Bags | None = None,
         weight: NDArray[np.float64] | None = None,
+        labels: NDArray[np.int64] | None = None,
         test_set: tuple[Any, Any] | None = None,
     ) -> ClassifierJob:
         table = given.priors
@@ -305,6 +316,7 @@ class UnbagClassifier(Predicting):
         elif self.early_stopping:
             train, held_out = bags.train_test_split(self.validation_fraction, random_state=seed)
             weight = None if weight is None else weight[train.rows]
+            labels = None if labels is None else labels[train.rows]
         return ClassifierJob(
             bags=train,
             method=self._resolved_method(),
@@ -319,6 +331,7 @@ class UnbagClassifier(Predicting):
             batching=self.batching,
             seed=seed,
             sample_weight=weight,
+            labels=labels,
             test=self._check_test_set(test_set, table, bags.row_shape, scaler, given.encoding),
             held_out=held_out,
             patience=self.n_iter_no_change if self.early_stopping else None,

@@ -6,6 +6,7 @@ from unbag.methods.consistency import Consistency
 from unbag.methods.crossfit import CrossFit
 from unbag.methods.fitting import check_job, fit_many, rehearse, shortened
 from unbag.methods.job import Job
+from unbag.methods.labelled_rows import read_labels
 from unbag.methods.registry import METHODS, get_method
 from unbag.methods.single import (
     UPRR,
@@ -52,6 +53,7 @@ __all__ = [
     "default_learning_rate",
     "fit_many",
     "get_method",
+    "read_labels",
     "rehearse",
     "shortened",
 ]

@@ -73,12 +73,15 @@ class Auto(Method):
             return Tables(learner=self.learner), "a learner is given"
         if job.loss != "cross-entropy":
             return UPRR(), "the loss is not cross-entropy"
+        n = job.rows.n_rows
+        flat = len(job.rows.row_shape) == 1 and n <= _MOST_ROWS and not _asks_for_network(job)
+        if job.labels is not None:
+            return Tables() if flat else CrossFit(), "some rows have labels"
         if are_pure(job.theta):
             return BagLikelihood(), "every bag has one class, so this is supervised learning"
         if self.one_training or job.patience is not None:
             return MatchedLikelihood(), "training stops early, or goes on from the last fit"
-        n = job.rows.n_rows
-        if len(job.rows.row_shape) == 1 and n <= _MOST_ROWS and not _asks_for_network(job):
+        if flat:
             return Tables(), "rows are a table, and nothing about a network is asked for"
         is_residual = job.model == "resnet20" or isinstance(job.model, ResNet20)
         are_small = choose_batching(job.rows.counts) == "whole-bags"

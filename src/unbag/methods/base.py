@@ -58,6 +58,8 @@ class Method(ABC):
     is_single : bool
         Whether the method trains once. Only such a method can stop early, or go on from the
         network of the last fit.
+    takes_labels : bool
+        Whether the method learns from labelled rows beside bags.
 
     Examples
     --------
@@ -88,6 +90,7 @@ class Method(ABC):
     summary: ClassVar[str]
     needs_rank: ClassVar[bool] = False
     is_single: ClassVar[bool] = False
+    takes_labels: ClassVar[bool] = False
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class CrossFitting:
         is_residual = isinstance(self.replica.module, ResNet20)
         self.is_pure = are_pure(job.theta)
         # Where bags are kept whole, counts say more than shares.
-        is_weak = not job.keeps_bags_whole and are_weak(job.theta)
+        is_weak = not job.keeps_bags_whole and are_weak(job.mixed_theta)
         self.regime = find_regime(weak_shares=is_weak, sequential=self.is_sequential)
         self.folds = settings.folds or self.regime.folds
         self.fold, self.kept_out = self._split()
@@ -167,7 +167,7 @@ class CrossFitting:
     def start(self) -> list[Replica]:
         """Describe the networks of the start."""
         job, n = self.job, self.bags.n_rows
-        steps, least, batch = _STEPS, _EPOCHS, matching_batch_size(n, job.theta)
+        steps, least, batch = _STEPS, _EPOCHS, matching_batch_size(n, job.mixed_theta)
         if job.keeps_bags_whole:
             steps, least, batch = _SMALL_BAG_STEPS, _SMALL_BAG_EPOCHS, self.start_replica.batch_size
         elif self.is_sequential:

@@ -73,6 +73,7 @@ class CrossFit(Method):
 
     name = "crossfit"
     summary = "soft labels from bags, by networks of folds"
+    takes_labels = True
     rounds: int | None = None
     folds: int | None = None
     start: str = "matched-likelihood"

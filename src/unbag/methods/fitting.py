@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from unbag.bags import Bags
 from unbag.deadline import Deadline
+from unbag.methods.auto import Auto
 from unbag.methods.base import Method, Task, Trainings
 from unbag.methods.job import Job
 from unbag.methods.registry import get_method
@@ -110,6 +111,10 @@ def check_job(job: Job) -> tuple[Job, Method]:
         raise invalid("jobs", "Job(bags, ...) with bags of type Bags", kind)
     method = get_method(job.method)
     job.check()
+    used = method.choose(job)[0] if isinstance(method, Auto) else method
+    if job.labels is not None and not used.takes_labels:
+        remedy = "crossfit and tables take labels."
+        raise invalid("labels", f"left out with method={used.name!r}", "some", remedy)
     method.check(job)
     return job, method
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from unbag.bags import Bags
 from unbag.methods.base import Method
+from unbag.methods.labelled_rows import with_labels
 from unbag.methods.noisy_shares import NoisyShares
 from unbag.methods.sizes import (
     choose_batching,
@@ -61,6 +62,8 @@ class Job:
     seed : int
         Seed of initial weights, batches and dropout.
     sample_weight : array of shape (n,), optional
+    labels : integer array of shape (n,), optional
+        Position of the class of rows where it is known, else -1; they are learned from.
     test : TestSet, optional
         Labelled rows whose error is recorded, for research.
     held_out : Bags, optional
@@ -84,6 +87,7 @@ class Job:
     batching: str = "auto"
     seed: int = 0
     sample_weight: NDArray[np.float64] | None = None
+    labels: NDArray[np.int64] | None = None
     test: TestSet | None = None
     held_out: Bags | None = None
     patience: int | None = None
@@ -102,13 +106,19 @@ class Job:
 
     @cached_property
     def rows(self) -> Bags:
-        """The training rows, without bags that have none."""
-        return self.bags.present()
+        """The training rows, without bags that have none; labelled ones in bags of one class."""
+        rows = self.bags.present()
+        return rows if self.labels is None else with_labels(rows, self.labels)
 
     @cached_property
     def theta(self) -> NDArray[np.float64]:
         """Θ of these bags: (M, K)."""
         return self.rows.priors.values
+
+    @cached_property
+    def mixed_theta(self) -> NDArray[np.float64]:
+        """Θ of the bags without those of labelled rows: what rules about bags look at."""
+        return self.bags.present().priors.values
 
     @cached_property
     def weight(self) -> NDArray[np.float64] | None:
@@ -154,7 +164,8 @@ class Job:
     @cached_property
     def batches(self) -> str:
         """How batches are drawn; with ``batching="auto"`` the sizes of the bags decide."""
-        return choose_batching(self.rows.counts) if self.batching == "auto" else self.batching
+        counts = self.bags.present().counts
+        return choose_batching(counts) if self.batching == "auto" else self.batching
 
     @property
     def keeps_bags_whole(self) -> bool:

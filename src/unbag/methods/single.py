@@ -182,7 +182,7 @@ class MatchedLikelihood(SingleTraining):
         """Describe the one training; batches are large enough to compare shares in."""
         size = job.usual_batch_size
         if not job.keeps_bags_whole:
-            size = max(size, matching_batch_size(job.rows.n_rows, job.theta))
+            size = max(size, matching_batch_size(job.rows.n_rows, job.mixed_theta))
         settings = {
             "batch_size": size if job.batch_size is None else job.batch_size,
             "output_prior": job.evidence_prior,

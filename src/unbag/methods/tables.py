@@ -60,6 +60,7 @@ class Tables(Method):
 
     name = "tables"
     summary = "models of shares and trees on soft labels, trusted unless bags left out contradict"
+    takes_labels = True
     rounds: int = 3
     trees: int = 100
     learner: Any = None

@@ -1,0 +1,84 @@
+"""A few labelled rows beside bags: errors against bags alone and labels alone.
+
+usage: python -m study.checks labelled_rows [--trials 2] [--record FILE.json]
+       python -m study.checks labelled_rows --table FILE.json
+
+Bags of 200 rows (digits: 120) have exact counts in the symmetric setting with a = 0.1 or 0.5. Of
+each class 1, 5 or 20 rows of the bags, drawn at random, are labelled. The method is ``tables`` with
+extremely randomised trees; "labels alone" is the same learner, by scikit-learn, on these rows.
+Errors are those on the test rows (digits: the last 497 rows of a random order).
+"""
+
+import datetime
+import platform
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.ensemble import ExtraTreesClassifier
+
+import unbag
+from study.checks.noisy_shares import SIZES, load
+from study.plan import SETTINGS
+from unbag.methods import Job, Tables, fit_many
+
+LABELLED = (1, 5, 20)
+CHOSEN = ("symmetric-0.1", "symmetric-0.5")
+
+
+def measure(trials: int = 2) -> Iterator[dict[str, Any]]:
+    """Fit all cases, one after another."""
+    record: dict[str, Any] = {
+        "date": datetime.date.today().isoformat(),
+        "hardware": f"{platform.machine()} CPU, {torch.get_num_threads()} threads",
+        "versions": {"torch": torch.__version__, "numpy": np.__version__},
+        "runs": [],
+    }
+    for name, size in SIZES.items():
+        X, y, test = load(name)
+        for setting in CHOSEN:
+            for trial in range(trials):
+                theta = SETTINGS[setting](10)
+                bags = unbag.make_bags(X, y, theta, sizes=size, random_state=trial)
+                facts = {"data": name, "setting": setting, "trial": trial}
+
+                def fit(given: unbag.Bags, labels: Any, seed: int = trial, to: Any = test) -> float:
+                    trees = Tables(learner="extra-trees")
+                    (fit,) = fit_many([Job(given, trees, seed=seed, labels=labels, test=to)])
+                    return round(float(fit.history["test_error"][-1]), 5)
+
+                record["runs"].append(facts | {"what": "bags", "error": fit(bags, None)})
+                yield record
+                truth = np.asarray(bags.labels).astype(np.int64)
+                order = np.random.default_rng(trial).permutation(bags.n_rows)
+                for count in LABELLED:
+                    chosen = np.concatenate([order[truth[order] == k][:count] for k in range(10)])
+                    labels = np.full(bags.n_rows, -1)
+                    labels[chosen] = truth[chosen]
+                    alone = ExtraTreesClassifier(random_state=trial)
+                    alone.fit(np.asarray(bags.X)[chosen], truth[chosen])
+                    wrong = float((alone.predict(test.X) != test.y).mean())
+                    runs = {"labels": round(wrong, 5), "both": fit(bags, labels)}
+                    for what, error in runs.items():
+                        found = {"what": what, "labelled": count, "error": error}
+                        record["runs"].append(facts | found)
+                    yield record
+
+
+def table(record: dict[str, Any]) -> str:
+    """Mean errors in percent by dataset and setting."""
+
+    def error(**facts: Any) -> str:
+        runs = [r for r in record["runs"] if all(r.get(k) == v for k, v in facts.items())]
+        return f"{100 * np.mean([r['error'] for r in runs]):.1f}" if runs else "-"
+
+    pairs = [(count, what) for count in LABELLED for what in ("labels", "both")]
+    names = " | ".join(f"{count}, {'alone' if w == 'labels' else w}" for count, w in pairs)
+    lines = [f"| dataset | setting | bags alone | {names} |", f"|---|---|---|{'---|' * len(pairs)}"]
+    for name in SIZES:
+        for setting in CHOSEN:
+            here = {"data": name, "setting": setting}
+            cells = [error(**here, labelled=count, what=what) for count, what in pairs]
+            lines.append(f"| {' | '.join([name, setting, error(**here, what='bags'), *cells])} |")
+    return "\n".join(lines)

@@ -157,17 +157,18 @@ def _lines(header: list[str], rows: list[list[str]]) -> str:
 
 
 def _summary(runs: list[Run]) -> str:
-    """Per kind and method: median and mean of the lost gain, mean rank, worst excess, seconds."""
-    shown = [name for name in _SHOWN if any(run["method"] == name for run in runs)]
+    """Per kind and method: median and mean of the lost gain, mean rank, worst excess, seconds.
+
+    A method is shown for a kind if it was measured in all cells of the kind.
+    """
     cells, rows = _by_cell(runs), []
     for kind in dict.fromkeys(run["bags"] for run in runs):
-        own = [errors for (_, bags, _), errors in cells.items() if bags == kind]
-        complete = [errors for errors in own if errors.keys() >= set(shown)]
-        ranks = [scipy.stats.rankdata([errors[name] for name in shown]) for errors in complete]
+        tried = [errors for (_, bags, _), errors in cells.items() if bags == kind]
+        shown = [name for name in _SHOWN if all(name in errors for errors in tried)]
+        ranks = [scipy.stats.rankdata([errors[name] for name in shown]) for errors in tried]
         for number, name in enumerate(shown):
-            tried = [errors for errors in own if name in errors]
             lost = [share for errors in tried if (share := _lost(errors, name)) is not None]
-            excess = [errors[name] - errors["majority"] for errors in tried if "majority" in errors]
+            excess = [errors[name] - errors["majority"] for errors in tried]
             seconds = [r["seconds"] for r in runs if _is(r, kind, name) and "seconds" in r]
             rows.append(
                 [

@@ -182,6 +182,7 @@ def test_tables_of_a_record(tmp_path):
         "majority": [0.4, 0.4, 0.45],
         "EM-forest": [0.3, 0.5, 0.45],
         "u-prr": [None, 0.4, 0.45],
+        "MixBag": [0.3],
         "supervised boosting": [0.2, 0.2, 0.44],
         "supervised forest": [0.3, 0.3, 0.44],
         "supervised MLP": [0.3, 0.3, 0.44],
@@ -203,6 +204,7 @@ def test_tables_of_a_record(tmp_path):
     assert "to build" not in shown
     # Nothing can be gained in the third cell, so two tell of the gain: 0 and half of it are lost.
     assert "| random | auto | 0.25 | 0.25 | 2.0 | +1.0 | 2.0 | 2 of 3 |" in shown
+    assert "| random | MixBag" not in shown  # not measured in every cell
     assert "| random | EM-forest | 1.00 | 1.00 | 2.7 | +10.0 | 2.0 | 2 of 3 |" in shown
     assert "| random | first | 1,500 | 75 | 3 | 32.0 | 41.7 | 28.0 |" in shown
 

@@ -123,8 +123,7 @@ def test_bags_judge_where_the_others_tell_as_much_apart():
 
 def test_shares_that_were_counted_in_rows_are_worth_as_many_more():
     theta = np.array([[0.5, 0.5], [0.5, 0.5]])
-    errors = np.sqrt(theta * (1 - theta) / 30)  # counted in 30 rows
-    data = BagData.of(np.repeat([0, 1], 60), theta, None, 0, errors)
+    data = BagData.of(np.repeat([0, 1], 60), theta, None, 0, np.full(2, 1 / 30))
     np.testing.assert_allclose(data.information, 1 / (1 / 60 + 1 / 30))
 
 

@@ -141,9 +141,9 @@ class Consistency(Method):
 def _calibrate(replica: Replica, fit: Fit) -> Fit:
     """Find the temperature on the rows kept out, and say how well their bags are predicted."""
     assert replica.predicted is not None
-    assert replica.pooled_prior is not None
+    assert replica.output_prior is not None
     assert fit.logits is not None
-    ratios = row_ratios(replica.predicted, replica.pooled_prior)
+    ratios = row_ratios(replica.predicted, replica.output_prior)
     logits, ratio = torch.from_numpy(fit.logits), torch.from_numpy(ratios)
     temperature = float(likeliest_temperature(logits, ratio))
     gains = log_gains(log_softmax(fit.logits / temperature, axis=1), ratios)

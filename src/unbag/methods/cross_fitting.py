@@ -70,7 +70,8 @@ class CrossFitting:
         self.settings = settings
         self.job = job
         self.bags = job.rows
-        self.replica = MatchedLikelihood().replica(job)  # all others are changes of it
+        # All others are changes of it.
+        self.replica = MatchedLikelihood().replica(job, output_prior=job.pooled_prior)
         matching = {} if settings.matching is None else {"matching": settings.matching}
         self.start_replica = STARTS[settings.start](**matching).replica(job)
         self.is_sequential = not is_batched(self.replica.module)
@@ -235,6 +236,7 @@ class CrossFitting:
             self.job.pooled_prior,
             self.job.weight,
             balanced=self.settings.balanced,
+            noisy=self.job.noisy_shares,
         )
 
     def _soft(

@@ -11,6 +11,7 @@ from torch import nn
 
 from unbag.bags import Bags
 from unbag.methods.base import Method
+from unbag.methods.noisy_shares import NoisyShares
 from unbag.methods.sizes import (
     choose_batching,
     default_batch_size,
@@ -123,6 +124,22 @@ class Job:
         return np.asarray(np.bincount(bags.bag_index, self.weight, m), dtype=np.float64)
 
     @cached_property
+    def noisy_shares(self) -> NoisyShares | None:
+        """How far the shares of bags bind; None where they are exact."""
+        return NoisyShares.of(self.rows.priors, self.rows.counts)
+
+    @cached_property
+    def bag_evidence(self) -> NDArray[np.float64]:
+        """Weight of every bag in a likelihood, as if its shares were exact: (M,)."""
+        noisy, counts = self.noisy_shares, self.rows.counts
+        return self.bag_weights if noisy is None else self.bag_weights / (1 + counts * noisy.noise)
+
+    @cached_property
+    def evidence_prior(self) -> NDArray[np.float64]:
+        """Class shares of all rows with these weights: (K,)."""
+        return self.rows.priors.pooled(self.bag_evidence)
+
+    @cached_property
     def pooled_prior(self) -> NDArray[np.float64]:
         """Class shares of all rows together: (K,)."""
         return self.rows.priors.pooled(self.bag_weights)
@@ -171,7 +188,9 @@ class Job:
         if "test_prior" in parameters:
             data["test_prior"] = self.target_prior
         if "bag_shares" in parameters:
-            data["bag_shares"] = self.bag_weights / self.bag_weights.sum()
+            data["bag_shares"] = self.bag_evidence / self.bag_evidence.sum()
+        if "trust" in parameters and self.noisy_shares is not None:
+            data["trust"] = 1 / (1 + self.noisy_shares.excess)
         return kind(self.rows.priors, **(data | settings))
 
     def replica(self, objective: Objective, **changes: Any) -> Replica:

@@ -7,6 +7,7 @@ from scipy.special import log_softmax
 
 from unbag.bags import Bags
 from unbag.evaluation.likelihood import log_mixture
+from unbag.methods.noisy_shares import NoisyShares, share_ratios
 
 __all__ = ["balanced_posterior", "describe_gains", "log_gains", "row_ratios"]
 
@@ -33,13 +34,15 @@ def balanced_posterior(
     weight: _Floats | None = None,
     *,
     balanced: bool = True,
-    half_trusted_rows: float | _Floats = HALF_TRUSTED_ROWS,
+    half_trusted_rows: float = HALF_TRUSTED_ROWS,
+    noisy: NoisyShares | None = None,
 ) -> NDArray[np.float32]:
     r"""Posterior of every row given its bag, whose mean over the bag is the bag's shares.
 
     The factors :math:`c_{mk} = (\theta_{mk}/p_k) \, g_{mk}^{n_m / (n_m + 30)}`, with g found by
     iterative proportional fitting. Shares of a few rows differ from those of the bag that they
-    were drawn from, so small bags are balanced in part.
+    were drawn from, so small bags are balanced in part. Where shares are not exact, those of
+    :func:`share_ratios` take their place, and the exponent is :math:`n_m / (n_m (1 + e_m) + 30)`.
 
     Parameters
     ----------
@@ -51,8 +54,10 @@ def balanced_posterior(
     weight : array of shape (n,), optional
     balanced : bool, default=True
         Otherwise g = 1.
-    half_trusted_rows : float or array of shape (M, 1), default=30
+    half_trusted_rows : float, default=30
         Rows at which the shares of a bag count half; 0 where shares were counted in these rows.
+    noisy : NoisyShares, optional
+        How far the shares bind; None where they are exact.
 
     Examples
     --------
@@ -65,6 +70,8 @@ def balanced_posterior(
     weight = np.ones(len(log_eta)) if weight is None else weight / weight.mean()
     counts = np.bincount(bag_index, weights=weight, minlength=m)[:, None]
     ratio = _ratios(theta, pooled)
+    if noisy is not None:
+        theta, ratio = share_ratios(noisy, log_eta, bag_index, theta, pooled, weight)
     gain = np.ones_like(theta)
     if balanced:
         ends = np.cumsum(np.bincount(bag_index, minlength=m))
@@ -72,7 +79,8 @@ def balanced_posterior(
         for bag in np.flatnonzero(counts[:, 0]):
             part = weight[parts[bag]] / counts[bag]
             gain[bag] = _fit_gain(log_eta[parts[bag]], part, ratio[bag], theta[bag])
-    trust = counts / np.maximum(counts + half_trusted_rows, np.finfo(float).tiny)
+    free = half_trusted_rows + (0 if noisy is None else counts * noisy.excess[:, None])
+    trust = counts / np.maximum(counts + free, np.finfo(float).tiny)
     with np.errstate(divide="ignore"):  # −inf for a class that the bag lacks
         joint = log_eta + np.log(ratio * gain**trust)[bag_index]
     return np.asarray(np.exp(log_softmax(joint, axis=1)), dtype=np.float32)

@@ -1,7 +1,7 @@
 """Models of the shares of bags, whose strength and kind are chosen by bags that were left out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -54,17 +54,13 @@ class BagData:
         theta: _Floats,
         weight: _Floats | None,
         seed: int,
-        standard_errors: _Floats | None = None,
+        noise: _Floats | None = None,
     ) -> "BagData":
         """Divide bags in five folds, or in as many as there are bags."""
         weight = np.ones(len(bag_index)) if weight is None else weight
-        m, k = theta.shape
+        m = len(theta)
         fold = np.random.default_rng(seed).permutation(m) % min(_FOLDS, m)
-        data = cls(bag_index, theta, weight, fold, np.zeros(m))
-        if standard_errors is None:
-            return data
-        noise = (standard_errors**2 / data.units**2).sum(1) / max(k - 1, 1)
-        return replace(data, noise=noise)
+        return cls(bag_index, theta, weight, fold, np.zeros(m) if noise is None else noise)
 
     @property
     def sizes(self) -> _Floats:

@@ -159,6 +159,10 @@ class BagLikelihood(SingleTraining):
     name = "bag-likelihood"
     summary = "likelihood of every row's bag"
 
+    def replica(self, job: Job, **changes: Any) -> Replica:
+        """Describe the one training."""
+        return super().replica(job, **({"output_prior": job.evidence_prior} | changes))
+
 
 @dataclass(frozen=True)
 class MatchedLikelihood(SingleTraining):
@@ -179,5 +183,8 @@ class MatchedLikelihood(SingleTraining):
         size = job.usual_batch_size
         if not job.keeps_bags_whole:
             size = max(size, matching_batch_size(job.rows.n_rows, job.theta))
-        settings = {"batch_size": size if job.batch_size is None else job.batch_size}
+        settings = {
+            "batch_size": size if job.batch_size is None else job.batch_size,
+            "output_prior": job.evidence_prior,
+        }
         return super().replica(job, **(settings | changes))

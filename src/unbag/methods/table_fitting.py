@@ -70,13 +70,12 @@ class TableFitting:
         self.replica = MatchedLikelihood().replica(job)  # networks are changes of it
         # Forests compare numbers of float32, so all parts learn from these.
         self.x = np.asarray(torch.as_tensor(job.rows.X), dtype=np.float32).astype(np.float64)
-        errors = job.rows.priors.errors
         self.data = BagData.of(
             job.rows.bag_index,
             job.theta,
             job.weight,
             job.seed,
-            None if errors is None else errors.standard_errors,
+            None if job.noisy_shares is None else job.noisy_shares.noise,
         )
         self.shares = np.maximum(job.pooled_prior, _SMALLEST_SHARE)
         self.forest: RandomForestRegressor | None = None
@@ -143,7 +142,8 @@ class TableFitting:
             self.job.theta,
             self.job.pooled_prior,
             self.job.weight,
-            half_trusted_rows=(self.data.noise * self.data.sizes**2)[:, None],
+            half_trusted_rows=0,
+            noisy=self.job.noisy_shares,
         )
 
     def _round(self, targets: NDArray[np.float32], number: int) -> Task:

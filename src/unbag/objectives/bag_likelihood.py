@@ -124,6 +124,8 @@ class MatchedLikelihood(BagLikelihood):
     priors : ClassPriors, array, dict or DataFrame of shape (M, K)
     bag_shares : array of shape (M,), optional
         s; by default all bags are of the same size.
+    trust : array of shape (M,), optional
+        How far the shares of each bag are those of its rows, at most 1: a factor of its distance.
     matching : float, default=8.0
         λ.
     loss : str or callable, default="cross-entropy"
@@ -139,6 +141,7 @@ class MatchedLikelihood(BagLikelihood):
     """
 
     matching: Tensor
+    trust: Tensor
     hyperparameters = ("matching",)
 
     def __init__(
@@ -146,10 +149,12 @@ class MatchedLikelihood(BagLikelihood):
         priors: Any,
         *,
         bag_shares: Any = None,
+        trust: Any = None,
         matching: float = 8.0,
         loss: str | LossOfEveryClass = "cross-entropy",
     ) -> None:
         super().__init__(priors, bag_shares=bag_shares, loss=loss)
+        self._register("trust", np.ones(self.n_bags) if trust is None else trust)
         self._register_hyperparameter("matching", matching, low=0)
 
     def reduce(self, statistics: BagStatistics) -> Tensor:
@@ -174,7 +179,7 @@ class MatchedLikelihood(BagLikelihood):
         number = pairs(weight)
         some = number > _FEWEST * bag_sum(weight**2, statistics.bag_index, statistics.n_bags)
         square = torch.where(some, pairs(weight * gap) / torch.where(some, number, 1.0), 0.0)
-        shares = (self.bag_shares.to(gap) * statistics.presence)[..., None]
+        shares = (self.bag_shares.to(gap) * self.trust.to(gap) * statistics.presence)[..., None]
         return (shares * square / (theta + _FLOOR / theta.shape[-1])).sum((-2, -1))
 
     def _confidence(self, statistics: BagStatistics) -> Tensor:

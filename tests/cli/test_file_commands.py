@@ -56,7 +56,7 @@ def no_constant(name):
 
 def test_fit_shows_what_it_made(folder):
     result = done(f"fit {GIVEN} {SMALL} --output new")
-    assert result.stdout.startswith("Inspection: ")
+    assert result.stdout.startswith("Check of bags and shares: ")
     assert "\nMethod: prop. All 2 epochs were run.\n" in result.stdout
     assert re.search(r"accuracy +\d", result.stdout)
     assert "Report: new/report.html" in result.stdout

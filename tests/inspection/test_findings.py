@@ -14,14 +14,14 @@ def test_the_report_reads_well():
     text = str(inspect(ClassPriors.of(TABLE).with_errors(np.full((4, 3), 0.01)), SIZES))
     assert text.splitlines() == [
         "4 bags, 3 classes, 1,000 rows",
-        "  rank of the shares       3 of 3",
-        "  condition number         2.9",
-        "  sum of absolute weights  2.8 (1 with labels)",
-        "  accuracy without labels  ± 8.7 points (95% interval), ± 4.8 points if class counts are "
-        "exact",
-        "  rows for ± 1 point       75,298, 7,530 to 30,119 per bag",
-        "  if shares are 1% off     ± 0.68 points",
-        "  with the errors given    ± 2.4 points",
+        "  classes the shares tell apart  3 of 3",
+        "  condition number (1 is best)   2.9",
+        "  noise (1: as with labels)      2.8",
+        "  accuracy can be known to       ± 8.7 points (95%), ± 4.8 points if shares are of "
+        "these rows",
+        "  rows to know it to ± 1 point   75,298, 7,530 to 30,119 per bag",
+        "  off by, if shares are 1% off   ± 0.68 points",
+        "  off by, with the errors given  ± 2.4 points",
         "  - Even with all rows held out, the accuracy could be estimated to ± 8.7 points only. "
         "3 times as many rows, about 3,000, give ± 5 points. Bags whose shares differ more help "
         "as well.",
@@ -30,7 +30,7 @@ def test_the_report_reads_well():
         "these very rows, counted in full, to ± 4.8 points.",
         "  note: It was not tested whether rows of a class look alike in all bags: no rows were "
         "given.",
-        "verdict: care (it can work, within the limits above)",
+        "verdict: care (learning from these bags can work, within limits)",
     ]
     assert "verdict: stop" in str(inspect(np.full((3, 3), 1 / 3))).splitlines()[-1]
 

@@ -1,5 +1,6 @@
 """The parts of the content, section by section."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -37,7 +38,7 @@ def test_inspection(run):
     part = build_report(**run.content())["inspection"]
     assert part["verdict"] == run.inspection.verdict
     assert part["reasons"] == run.inspection.reasons
-    assert ["rank of the shares", "3 of 3"] in part["findings"]
+    assert ["classes the shares tell apart", "3 of 3"] in part["findings"]
 
 
 def test_training_curves(run):
@@ -201,9 +202,14 @@ def test_settings_are_the_values_used(run):
     np.testing.assert_allclose(values["test_prior"], run.clf.test_prior_, rtol=1e-5)
     assert "flood_level" not in values
     assert None not in values.values()
-    automatic = ["batch_size", "batching", "device", "learning_rate", "weight_decay"]
-    assert settings["chosen_automatically"] == automatic
-    assert not set(automatic) & set(values)
+    used = {"batch_size", "batching", "device", "learning_rate", "weight_decay"}
+    assert used <= set(values)
+    assert not {"auto", None} & {values[name] for name in used}
+    assert settings["chosen_automatically"] == []
+    loaded = copy.copy(run.clf)
+    loaded.training_settings_ = {}
+    settings = build_report(**{**run.content(), "clf": loaded})["hyperparameters"]
+    assert set(settings["chosen_automatically"]) == used
 
 
 def test_citation(run):

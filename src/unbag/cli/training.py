@@ -59,7 +59,8 @@ def _show(trained: TrainedModel, as_json: bool) -> None:
         print_json(trained.to_dict())
         return
     print_notes(trained.notes, trained.warnings)
-    say(f"Inspection: {trained.inspection.verdict} (`unbag inspect` and the report have it all).")
+    meaning = trained.inspection.meaning
+    say(f"Check of bags and shares: {meaning} (`unbag inspect` tells more).")
     for reason in trained.inspection.reasons:
         say(f"  - {reason}")
     if trained.tuning is not None:

@@ -103,6 +103,8 @@ class UnbagClassifier(Predicting):
         Name of the method, also where ``method="auto"`` left it open.
     settings_ : dict
         Settings of that method.
+    training_settings_ : dict
+        Values used for what the parameters of training left open; not of a model that was loaded.
     module_ : nn.Module
     history_ : dict of arrays
         One entry per epoch: ``epoch``, ``objective``, ``empirical_risk``, ``negative_share``,
@@ -351,6 +353,7 @@ class UnbagClassifier(Predicting):
         self.classes_ = self.priors_.classes
         self.method_ = fit.method
         self.settings_ = dict(fit.settings)
+        self.training_settings_ = dict(fit.training_settings)
         self.module_ = fit.module
         self.history_ = fit.history
         self.n_iter_ = fit.n_epochs

@@ -231,9 +231,7 @@ def column_names(
 
 def no_spare_bag(n_bags: int, rank: int) -> str:
     """Say why so few bags cannot be tested."""
-    return (
-        f"with {n_bags} bags and rank {rank} any bag means fit; more bags than the rank are needed"
-    )
+    return f"that takes more than {rank} bags with rows, and there are {n_bags}"
 
 
 def _sample(bag_index: Ints, kept: Ints, rng: np.random.Generator) -> Ints:

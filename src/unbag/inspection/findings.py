@@ -52,6 +52,13 @@ class Findings:
     bag_features: dict[Any, float]
 
 
+_MEANINGS = {
+    "go": "nothing speaks against learning from these bags",
+    "care": "learning from these bags can work, within limits",
+    "stop": "these bags are not enough to learn from",
+}
+
+
 @dataclass(frozen=True)
 class Inspection(Findings, Shown):
     r"""The result of :func:`~unbag.inspection.inspect`; print it to read it.
@@ -128,12 +135,12 @@ class Inspection(Findings, Shown):
         lines += [f"  {name:<{width}}  {value}" for name, value in table]
         lines += [f"  - {reason}" for reason in self.reasons]
         lines += [f"  note: {note}" for note in self.notes]
-        endings = {
-            "go": "nothing speaks against starting",
-            "care": "it can work, within the limits above",
-            "stop": "these bags are not enough; see above what would help",
-        }
-        return "\n".join([*lines, f"verdict: {self.verdict} ({endings[self.verdict]})"])
+        return "\n".join([*lines, f"verdict: {self.verdict} ({self.meaning})"])
+
+    @property
+    def meaning(self) -> str:
+        """The verdict in words."""
+        return _MEANINGS[self.verdict]
 
     def summary(self) -> Summary:
         """Give the numbers, what speaks against starting, and the verdict."""
@@ -161,31 +168,31 @@ class Inspection(Findings, Shown):
         """Name and value of every line that is printed."""
         level = f"{100 * self.level:g}%"
         table = [
-            ("rank of the shares", f"{self.rank} of {self.n_classes}"),
-            ("condition number", plain_number(self.condition_number)),
+            ("classes the shares tell apart", f"{self.rank} of {self.n_classes}"),
+            ("condition number (1 is best)", plain_number(self.condition_number)),
         ]
         if self.inflation is not None:
-            table.append(
-                ("sum of absolute weights", f"{plain_number(self.inflation)} (1 with labels)")
-            )
+            table.append(("noise (1: as with labels)", plain_number(self.inflation)))
         if self.half_width is not None and self.half_width_exact is not None:
             widths = (
-                f"{points(self.half_width)} ({level} interval), {points(self.half_width_exact)} if "
-                "class counts are exact"
+                f"{points(self.half_width)} ({level}), {points(self.half_width_exact)} if "
+                "shares are of these rows"
             )
-            table.append(("accuracy without labels", widths))
+            table.append(("accuracy can be known to", widths))
         if self.rows_needed is not None:
             low, high = min(self.rows_needed), max(self.rows_needed)
             each = f"{low:,} per bag" if low == high else f"{low:,} to {high:,} per bag"
-            table.append(("rows for ± 1 point", f"{sum(self.rows_needed):,}, {each}"))
+            table.append(("rows to know it to ± 1 point", f"{sum(self.rows_needed):,}, {each}"))
         if self.relative_error_half_width is not None:
-            table.append(("if shares are 1% off", points(self.relative_error_half_width)))
+            table.append(("off by, if shares are 1% off", points(self.relative_error_half_width)))
         if self.prior_error_half_width is not None:
-            table.append(("with the errors given", points(self.prior_error_half_width)))
+            table.append(("off by, with the errors given", points(self.prior_error_half_width)))
         if self.alike is not None:
             each = f" and {self.alike.n_columns:,} columns" if self.alike.n_columns else ""
             used = f"{self.alike.n_features} features{each}, {self.alike.n_rows:,} rows"
-            table.append(("classes alike in all bags", f"p = {self.alike.p_value:.2g}, {used}"))
+            table.append(
+                ("rows of a class alike in all bags", f"p = {self.alike.p_value:.2g}, {used}")
+            )
         return table
 
 

@@ -95,14 +95,14 @@ def inspect(
     >>> theta = {"a": [0.7, 0.2, 0.1], "b": [0.2, 0.6, 0.2], "c": [0.1, 0.2, 0.7]}
     >>> print(inspect({**theta, "d": [0.4, 0.4, 0.2]}, sizes=3000))
     4 bags, 3 classes, 12,000 rows
-      rank of the shares       3 of 3
-      condition number         2.9
-      sum of absolute weights  2.8 (1 with labels)
-      accuracy without labels  ± 2.1 points (95% interval), ± 1.2 points if class counts are exact
-      rows for ± 1 point       54,696, 13,674 per bag
-      if shares are 1% off     ± 0.67 points
+      classes the shares tell apart  3 of 3
+      condition number (1 is best)   2.9
+      noise (1: as with labels)      2.8
+      accuracy can be known to       ± 2.1 points (95%), ± 1.2 points if shares are of these rows
+      rows to know it to ± 1 point   54,696, 13,674 per bag
+      off by, if shares are 1% off   ± 0.67 points
       note: It was not tested whether rows of a class look alike in all bags: no rows were given.
-    verdict: go (nothing speaks against starting)
+    verdict: go (nothing speaks against learning from these bags)
     >>> poor = inspect({"a": [0.6, 0.2, 0.2], "b": [0.2, 0.4, 0.4], "c": [0.4, 0.3, 0.3]})
     >>> poor.verdict, poor.rank
     ('stop', 2)

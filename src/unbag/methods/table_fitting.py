@@ -294,13 +294,14 @@ class TableFitting:
             trust = float(evidence_weights(np.stack([gains, np.zeros_like(gains)]))[0])
             is_shown, judges = trust >= _LEAST_TRUST, "Rows"
         if trust < _LEAST_TRUST:
-            self.verdict = (
-                f"{judges} that were left out say that little was learned: the model is trusted by "
-                f"{trust:.0%} only, and mostly predicts the shares of all rows."
-            )
+            word = "say that little was learned"
         else:
-            word = "support it" if is_shown else "do not show that anything was learned"
-            self.verdict = f"{judges} that were left out {word}; it is trusted by {trust:.0%}."
+            word = "confirm it" if is_shown else "neither confirm nor refute it"
+        share = f"{trust:.0%}"
+        use = (
+            f"count {share} and the shares of all rows the rest" if share != "100%" else "are used"
+        )
+        self.verdict = f"{judges} that were left out {word}, so its predictions {use}."
         return trust
 
     def _gains(self, log_eta: _Floats) -> _Floats:

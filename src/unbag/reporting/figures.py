@@ -143,7 +143,7 @@ def error_curve(part: Part) -> Markup:
     """Draw the error by epoch, inside 0 to 100%, where it is to be trusted."""
     lines = []
     values = [] if part["label_free_error"] is None else trusted_errors(part)
-    if any(v is not None for v in values):
+    if sum(v is not None for v in values) > 1:
         line = Line("error, estimated without labels", _cut(values), "a")
         half = part["label_free_half_width"]
         if half is not None:
@@ -193,6 +193,8 @@ def reliability_chart(
         if frequency is None:
             continue
         mean, error = curve["predicted"][b], curve["error"][b]
+        if 4 * error >= 1:  # all from 0 to 100% is within the error
+            continue
         lines = [
             f"probability {percent(edges[b], 0)} to {percent(edges[b + 1], 0)}",
             f"{number(curve['rows'][b])} rows",

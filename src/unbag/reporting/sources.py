@@ -14,6 +14,7 @@ from unbag.evaluation import Estimate, Evaluation, Importances, Reliability
 from unbag.inspection import Inspection
 from unbag.priors import ClassPriors
 from unbag.reporting.text import text
+from unbag.tabular import TabularModel
 from unbag.validation import invalid, shorten
 
 __all__ = ["DATA_KEYS", "Floats", "Ints", "Part", "Sources", "number_part", "share_part"]
@@ -66,6 +67,11 @@ class Sources:
     data: Part
     warnings: list[str]
     date: datetime.datetime
+
+    @property
+    def is_network(self) -> bool:
+        """Whether the model is a network, which has epochs and settings of its training."""
+        return not isinstance(self.clf.module_, TabularModel)
 
     @classmethod
     def check(

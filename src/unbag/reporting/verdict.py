@@ -160,6 +160,13 @@ def _about_accuracy(evaluation: Evaluation) -> Iterator[_Finding]:
             "no worse.",
             "Add bags whose shares differ more, more rows, or columns that tell the classes apart.",
         )
+    elif low <= base and evaluation.balanced_accuracy.low <= 1 / len(evaluation.classes):
+        yield _Finding(
+            "stop",
+            "Nothing shows that it tells the classes apart: it is not clearly better than always "
+            f"answering “{common}” (right for {percent(base)}), nor than guessing.",
+            "Add bags whose shares differ more, more rows, or columns that tell the classes apart.",
+        )
     elif low <= base:
         yield _Finding(
             "care",

@@ -48,6 +48,8 @@ class Fit:
         Name of the method that trained it.
     settings : dict
         Settings of that method.
+    training_settings : dict
+        Values that the training of its network used, also where the job left them open.
     """
 
     module: nn.Module
@@ -64,6 +66,7 @@ class Fit:
     calibration: Calibration | None = None
     method: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
+    training_settings: dict[str, Any] = field(default_factory=dict)
 
     def raise_if_diverged(self) -> None:
         """Raise an error that names the epoch and the likely cause."""

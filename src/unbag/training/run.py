@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -187,12 +188,22 @@ def train(
             if resolved.type == "cuda":  # let go of its graph and memory before the next is made
                 gc.collect()
             seconds = (time.perf_counter() - start) / len(members)
-            results = [dataclasses.replace(result, seconds=seconds) for result in results]
+            results = [
+                dataclasses.replace(
+                    result, seconds=seconds, training_settings=_settings(replica, resolved)
+                )
+                for replica, result in zip(part, results, strict=True)
+            ]
             ended = dict(zip(members, results, strict=True))
             fits |= ended
             if on_finish is not None:
                 on_finish(ended, _nothing if saved is None else saved.delete)
     return [fits[i] for i in range(len(replicas))]
+
+
+def _settings(replica: Replica, device: torch.device) -> dict[str, Any]:
+    names = ("batch_size", "batching", "learning_rate", "weight_decay")
+    return {**{name: getattr(replica, name) for name in names}, "device": str(device)}
 
 
 def _nothing() -> None:

@@ -7,11 +7,6 @@ from unbag.reporting.sources import Floats, Ints, Part, Sources
 
 __all__ = ["bag_shares", "inspection", "priors"]
 
-_VERDICTS = {
-    "go": "Nothing speaks against learning from these bags.",
-    "care": "Learning from these bags can work. These points limit it:",
-    "stop": "These bags are not enough. The points below say what would help:",
-}
 _FALSE_ALARMS = 0.05  # chance that any gap is listed where predictions match the known shares
 _MOST_GAPS = 10
 
@@ -23,7 +18,7 @@ def inspection(sources: Sources) -> Part | None:
         return None
     return {
         "verdict": result.verdict,
-        "summary": _VERDICTS[result.verdict],
+        "summary": f"{result.meaning.capitalize()}{':' if result.reasons else '.'}",
         "reasons": result.reasons,
         "notes": result.notes,
         "findings": [list(pair) for pair in result.table()],

@@ -140,7 +140,7 @@ def drift(sources: Sources) -> Part | None:
         return None
     misfit, tolerated = evaluation.misfit, evaluation.tolerated_drift
     names = ("accuracy", "balanced_accuracy", "macro_f1")
-    numbers = [(name.replace("_", " "), tolerated[name]) for name in names]
+    numbers = [(name.replace("_", " ").replace("f1", "F1"), tolerated[name]) for name in names]
     recalls = zip(sources.classes, tolerated["recall"], strict=True)
     numbers += [(f"recall of {label}", value) for label, value in recalls][:_MOST_CLASSES]
     return {

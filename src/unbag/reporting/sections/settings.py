@@ -12,6 +12,11 @@ from unbag.reporting.sources import Part, Sources
 __all__ = ["citation", "data", "hyperparameters", "versions"]
 
 _NOT_SHOWN = {"priors", "method", "verbose", "checkpoint"}
+_OF_NETWORKS = {
+    *("model", "depth", "width", "dropout", "loss", "batching", "batch_size", "epochs"),
+    *("learning_rate", "weight_decay", "early_stopping", "n_iter_no_change"),
+    *("validation_fraction", "warm_start", "standardize", "precision"),
+}
 _SHOWN_IF_GIVEN = {"learner", "time_limit"}  # None leaves nothing to choose
 _PACKAGES = ("unbag", "torch", "numpy", "scipy", "scikit-learn", "pyarrow")
 _PAPER = (
@@ -42,9 +47,14 @@ def hyperparameters(sources: Sources) -> Part:
     clf = sources.clf
     parameters = clf.get_params(deep=False)
     hidden = _NOT_SHOWN | {n for n in _SHOWN_IF_GIVEN if parameters[n] is None}
-    settings = {n: v for n, v in parameters.items() if n not in hidden} | clf.settings_
+    if not sources.is_network:
+        hidden |= _OF_NETWORKS
+    known = {**parameters, **getattr(clf, "training_settings_", {})}
+    settings = {n: v for n, v in known.items() if n not in hidden}
+    settings |= {n: v for n, v in clf.settings_.items() if n not in hidden}
     settings["test_prior"] = getattr(clf, "test_prior_", settings["test_prior"])
-    settings["epochs"] = getattr(clf, "n_iter_", settings["epochs"])
+    if sources.is_network:
+        settings["epochs"] = getattr(clf, "n_iter_", settings["epochs"])
     automatic = {
         n for n, v in settings.items() if v is None or (isinstance(v, str) and v == "auto")
     }
@@ -66,7 +76,12 @@ def _describe(value: Any) -> Any:
 
 def data(sources: Sources) -> Part | None:
     """Say where the rows come from."""
-    return sources.data if any(sources.data.values()) else None
+    if not any(sources.data.values()):
+        return None
+    told = {
+        f"Column {name!r} is left out: {why}." for name, why in sources.data["left_out"].items()
+    }
+    return {**sources.data, "notes": [note for note in sources.data["notes"] if note not in told]}
 
 
 def citation(sources: Sources) -> Part:

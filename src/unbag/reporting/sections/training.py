@@ -17,6 +17,12 @@ def training(sources: Sources) -> Part | None:
     history: dict[str, Floats] = getattr(clf, "history_", None) or {}
     if not history.keys() >= _HISTORY or len(history["epoch"]) == 0:
         return None
+    if not sources.is_network:  # its history is not that of an objective
+        return {
+            "stop_reason": clf.stop_reason_,
+            "epoch": None,
+            "final_error": _final_error(sources),
+        }
     part: Part = {
         "epoch": history["epoch"].astype(np.int64),
         "partial_risks": _partial_risks(history["partial_risks"], clf.priors_.values),
@@ -24,7 +30,7 @@ def training(sources: Sources) -> Part | None:
         "best_epoch": clf.best_epoch_,
         "epochs": int(clf.n_iter_),
         "label_free_half_width": None,
-        "final_error": None,
+        "final_error": _final_error(sources),
     }
     for name in ("objective", "empirical_risk", "negative_share", "label_free_error", "test_error"):
         values = history.get(name)
@@ -32,9 +38,12 @@ def training(sources: Sources) -> Part | None:
     if sources.watched is not None:
         low, high = sources.watched.error.interval
         part["label_free_half_width"] = (high - low) / 2
-    if sources.evaluation is not None:
-        part["final_error"] = share_part(sources.evaluation.error, sources.evaluation.level)
     return part
+
+
+def _final_error(sources: Sources) -> Part | None:
+    evaluation = sources.evaluation
+    return None if evaluation is None else share_part(evaluation.error, evaluation.level)
 
 
 def _partial_risks(risks: Floats, theta: Floats) -> dict[str, Any] | None:

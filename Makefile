@@ -39,8 +39,8 @@ FAULT_POINTS ?= 1000
 KILLS ?= 500
 faults: $(READY)
 	$(BIN)/python tests/faults/hostile.py
-	$(BIN)/python tests/faults/tables.py kills $(KILLS) $(FUZZ_SEED)
-	$(BIN)/python tests/faults/tables.py faults $(FAULT_POINTS)
+	$(BIN)/python tests/faults/fault_tables.py kills $(KILLS) $(FUZZ_SEED)
+	$(BIN)/python tests/faults/fault_tables.py faults $(FAULT_POINTS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

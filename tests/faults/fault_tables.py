@@ -1,7 +1,7 @@
 """Tables of what faults and kills came to, by command and format of the rows.
 
-usage: python tests/faults/tables.py faults POINTS [COMMAND ...]
-       python tests/faults/tables.py kills KILLS SEED
+usage: python tests/faults/fault_tables.py faults POINTS [COMMAND ...]
+       python tests/faults/fault_tables.py kills KILLS SEED
 
 ``POINTS`` is the largest number of points per kind of fault and command (such as "fit CSV"; all by
 default), ``KILLS`` the number of kills in all. Prints Markdown; ends with 1 where anything was

@@ -16,7 +16,7 @@ CODE = "import sys; import unbag{}; sys.exit(sum(name in sys.modules for name in
 HEAVY = ("torch", "sklearn", "scipy", "pyarrow")
 
 
-@pytest.mark.parametrize("name", set(_COMMANDS) - {"bench", "datasets"})
+@pytest.mark.parametrize("name", sorted(set(_COMMANDS) - {"bench", "datasets"}))
 def test_the_line_of_a_command_is_its_own(name):
     module, text = _COMMANDS[name]
     command = getattr(import_module(f"unbag.cli.{module}"), name)

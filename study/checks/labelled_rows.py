@@ -20,8 +20,9 @@ from sklearn.ensemble import ExtraTreesClassifier
 
 import unbag
 from study.checks.noisy_shares import SIZES, load
+from study.data import make_job
 from study.plan import SETTINGS
-from unbag.methods import Job, Tables, fit_many
+from unbag.methods import fit_many
 
 LABELLED = (1, 5, 20)
 CHOSEN = ("symmetric-0.1", "symmetric-0.5")
@@ -44,8 +45,9 @@ def measure(trials: int = 2) -> Iterator[dict[str, Any]]:
                 facts = {"data": name, "setting": setting, "trial": trial}
 
                 def fit(given: unbag.Bags, labels: Any, seed: int = trial, to: Any = test) -> float:
-                    trees = Tables(learner="extra-trees")
-                    (fit,) = fit_many([Job(given, trees, seed=seed, labels=labels, test=to)])
+                    trees = {"learner": "extra-trees"}
+                    job = make_job(given, "tables", trees, seed=seed, labels=labels, test=to)
+                    (fit,) = fit_many([job])
                     return round(float(fit.history["test_error"][-1]), 5)
 
                 record["runs"].append(facts | {"what": "bags", "error": fit(bags, None)})

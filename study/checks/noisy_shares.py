@@ -21,8 +21,9 @@ import torch
 from sklearn.datasets import load_digits
 
 import unbag
+from study.data import make_job
 from study.plan import SETTINGS
-from unbag.methods import Job, Method, Tables, fit_many
+from unbag.methods import Job, fit_many
 from unbag.priors import ClassPriors, ShareErrors, asymmetric
 from unbag.training import TestSet
 
@@ -68,8 +69,9 @@ def measure(trials: int = 2) -> Iterator[dict[str, Any]]:
         for trial in range(trials):
             theta = asymmetric(10, random_state=trial)
             bags = unbag.make_bags(X, y, theta, sizes=size, random_state=trial)
-            trees = Tables(learner="extra-trees")
-            yield fit(Job(bags, trees, seed=trial, test=test), data=name, told="exact")
+            trees = {"learner": "extra-trees"}
+            job = make_job(bags, "tables", trees, seed=trial, test=test)
+            yield fit(job, data=name, told="exact")
             for rows in ROWS:
                 rng = np.random.default_rng([trial, rows])
                 shares = np.stack([rng.multinomial(rows, t) for t in theta]) / rows
@@ -78,7 +80,8 @@ def measure(trials: int = 2) -> Iterator[dict[str, Any]]:
                     ("not", ClassPriors(shares)),
                     ("told", ClassPriors(shares, errors=errors)),
                 ):
-                    job = Job(bags.with_priors(priors), trees, seed=trial, test=test)
+                    given = bags.with_priors(priors)
+                    job = make_job(given, "tables", trees, seed=trial, test=test)
                     yield fit(job, data=name, rows=rows, told=told)
     X, y, test = load("pendigits")
     for setting in WEAK_FIRST:
@@ -87,13 +90,13 @@ def measure(trials: int = 2) -> Iterator[dict[str, Any]]:
             size = len(y) // len(theta)
             bags = unbag.make_bags(X, y, theta, sizes=size, sampling="iid", random_state=trial)
             population = bags.with_priors(ClassPriors(theta, shares_of="population"))
-            methods: tuple[tuple[str, Any, str | Method], ...] = (
+            for told, given, method in (
                 ("u-prr", bags, "u-prr"),
                 ("told", population, "crossfit"),
                 ("not", bags, "crossfit"),
-            )
-            for told, given, method in methods:
-                yield fit(Job(given, method, seed=trial, test=test), setting=setting, told=told)
+            ):
+                job = make_job(given, method, {}, seed=trial, test=test)
+                yield fit(job, setting=setting, told=told)
 
 
 def table(record: dict[str, Any]) -> str:

@@ -86,8 +86,9 @@ def spread(bags: Bags) -> float:
 
     Examples
     --------
-    >>> spread(Bags([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0]], [0, 0, 1, 1], np.eye(2)))
-    1.4142135623730951
+    >>> corners = [[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0]]
+    >>> round(spread(Bags(corners, [0, 0, 1, 1], np.eye(2))), 4)
+    1.4142
     """
     return float(_centred(bags).square().sum(1).mean().sqrt())
 

@@ -99,11 +99,11 @@ def interrupted(after, monkeypatch, rows="other.parquet", **options):
     inner = predicting.UnbagClassifier.predict_proba
     calls = []
 
-    def stopping(self, X, prior=None):
+    def stopping(*given):
         calls.append(1)
         if len(calls) > after:
             raise KeyboardInterrupt
-        return inner(self, X, prior)
+        return inner(*given)
 
     with monkeypatch.context() as patched:
         # By one thread, so that the nth call is of the nth batch.
@@ -127,15 +127,24 @@ def test_the_number_of_threads_changes_nothing(folder):
 
 
 @pytest.mark.usefixtures("small_parts")
-@pytest.mark.parametrize("output", ["out.parquet", "out.csv"])
-@pytest.mark.parametrize("rows", ["other.parquet", "rows.csv"])
-@pytest.mark.parametrize("after", [0, 3, 4, 11, 22])
-def test_an_interrupted_run_goes_on(folder, monkeypatch, rows, output, after):
+@pytest.mark.parametrize(
+    ("after", "rows", "output", "options"),
+    [
+        (0, "rows.csv", "out.csv", {}),
+        (3, "other.parquet", "out.parquet", {}),
+        (4, "other.parquet", "out.parquet", {}),
+        (11, "rows.csv", "out.csv", {}),
+        (11, "other.parquet", "out.csv", {"bag": "district"}),
+        (11, "rows.csv", "out.parquet", {"prior": {"yes": 0.1, "no": 0.9}}),
+        (22, "other.parquet", "out.parquet", {"bag": "district"}),
+    ],
+)
+def test_an_interrupted_run_goes_on(folder, monkeypatch, after, rows, output, options):
     whole = f"whole{output[3:]}"
-    predict_files("model", rows, output=whole, key=["id"])
-    interrupted(after, monkeypatch, rows, output=output, key=["id"])
+    predict_files("model", rows, output=whole, key=["id"], **options)
+    interrupted(after, monkeypatch, rows, output=output, key=["id"], **options)
     assert not (folder / output).exists()
-    written = predict_files("model", rows, output=output, key=["id"])
+    written = predict_files("model", rows, output=output, key=["id"], **options)
     assert written.rows_before == after * 16 // 64 * 64
     assert written.rows == 360
     assert (folder / output).read_bytes() == (folder / whole).read_bytes()
@@ -181,6 +190,7 @@ def _other_rows(folder):
         _other_rows,
         lambda _: {"prior": {"yes": 0.5, "no": 0.5}},
         lambda _: {"key": ["id"]},
+        lambda _: {"bag": "district"},
     ],
 )
 def test_parts_of_something_else_are_not_used(folder, monkeypatch, change):

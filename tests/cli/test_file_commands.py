@@ -423,6 +423,13 @@ def test_what_is_told_and_logged(folder):
     assert "quiet must be left out with --verbose" in run(f"inspect {GIVEN} -q --verbose").stderr
 
 
+@pytest.mark.usefixtures("folder")
+def test_some_of_the_rows():
+    result = done(f"inspect {GIVEN} --json --where \"member = true and city in ('Oulu')\"")
+    assert 0 < json.loads(result.stdout)["n_rows"] < 100
+    assert "in which a number" in run(f"inspect {GIVEN} --where 'age >'").stderr
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_used_in_a_test(name):
     tested = "".join(

@@ -111,3 +111,12 @@ def test_numbers_alone_stay_as_they_are(frame, ids, encoded):
 def test_bad_tables_say_what_is_wrong(frame, message):
     with pytest.raises(InvalidInputError, match=message):
         encode_frame(frame, bag="bag")
+
+
+def test_a_stream_that_is_read_once():
+    table = pa.table({"x": [1.0, 2.0, 4.0, 8.0], "bag": ["a", "b", "a", "b"]})
+    for ids, bag in ((None, "bag"), (table["bag"].to_pylist(), None)):
+        once = encode_frame(table.to_reader(), ids, bag=bag)
+        again = encode_frame(table, ids, bag=bag)
+        assert once.X.tolist() == again.X.tolist()
+        assert once.bag_ids.tolist() == again.bag_ids.tolist() == ["a", "b", "a", "b"]

@@ -197,9 +197,9 @@ def for_workflow(options: Mapping[str, Any]) -> dict[str, Any]:
     return arguments
 
 
-def _from_standard_input(path: Path) -> Path:
+def _from_standard_input(path: str) -> str:
     """Keep what comes from standard input in a file until the command ends, where a path is -."""
-    if str(path) != "-":
+    if path != "-":
         return path
     folder = tempfile.mkdtemp(prefix="unbag-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -208,7 +208,7 @@ def _from_standard_input(path: Path) -> Path:
     with file.open("wb") as copy:
         copy.write(start)
         shutil.copyfileobj(sys.stdin.buffer, copy)
-    return file
+    return str(file)
 
 
 def parse_settings(given: Sequence[str]) -> dict[str, Any]:

@@ -102,10 +102,11 @@ LogFile = option(Path | None, "Append all that is printed to a file, with the ti
 
 _ROWS = (
     "Files or folders of rows: Parquet, CSV, JSON lines, Feather or Excel; or one .npz file. "
-    "- reads CSV or Parquet from standard input."
+    "- reads CSV or Parquet from standard input. s3://bucket/folder and the like are read where "
+    "they are."
 )
 _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the help
-    "rows": Annotated[list[Path], typer.Argument(metavar="ROWS", help=_ROWS)],
+    "rows": Annotated[list[str], typer.Argument(metavar="ROWS", help=_ROWS)],
     "priors": option(
         Path, "The table of class shares, percent or counts of every bag.", group=_DATA
     ),
@@ -117,6 +118,12 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
         str | None,
         "A column of groups whose accuracy and shares are estimated too.",
         False,
+        group=_DATA,
+    ),
+    "where": option(
+        str | None,
+        'Use the rows that meet a condition on columns, such as "year = 2024 and age >= 18".',
+        "all rows",
         group=_DATA,
     ),
     "leave_out": option(list[str], "Do not use this column; may be repeated.", False, group=_DATA),

@@ -205,7 +205,7 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
         ``drift`` takes in what the columns hold.
         """
         if not isinstance(rows, pa.RecordBatch):
-            table = FrameTable(rows)
+            table = rows if isinstance(rows, FrameTable) else FrameTable(rows)
             self.check_schema(table.schema)
             batches = table.batches(self.columns)
             return np.concatenate([self.transform(batch, drift) for batch in batches])

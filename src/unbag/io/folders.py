@@ -2,13 +2,15 @@
 
 import glob
 import os
+from collections import Counter
 from collections.abc import Collection, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset
 
+from unbag.io.stores import AnyPath, StoreAddress, StoredFile, any_path, list_store
 from unbag.text_ids import ids_from_text
 from unbag.validation import invalid, shorten
 
@@ -17,47 +19,54 @@ __all__ = ["list_files", "partition_columns"]
 
 def list_files(
     paths: Any, suffixes: Sequence[str]
-) -> tuple[tuple[Path, ...], list[Path], list[str]]:
-    """List the files with these suffixes among the paths and in their folders.
+) -> tuple[tuple[Path | StoredFile, ...], list[PurePath], list[str]]:
+    """List the files with these suffixes among the paths or addresses, and in their folders.
 
     Returns
     -------
     The files; for each of them the folder that was given; names of other files in the folders.
     """
-    listed = [paths] if isinstance(paths, str | os.PathLike) else paths
-    if not isinstance(listed, Sequence) or not all(
-        isinstance(path, str | os.PathLike) for path in listed
-    ):
+    kinds = (str, os.PathLike, StoreAddress)
+    listed = [paths] if isinstance(paths, kinds) else paths
+    if not isinstance(listed, Sequence) or not all(isinstance(path, kinds) for path in listed):
         raise invalid("paths", "a path or a sequence of paths", repr(paths))
     if not listed:
         raise invalid("paths", "at least one file or folder", "none")
-    files: list[Path] = []
-    roots: list[Path] = []
+    files: list[Path | StoredFile] = []
+    roots: list[PurePath] = []
     ignored: list[str] = []
     *most, last = suffixes
     endings = f"{', '.join(most)} or {last}"
     for path in _matching(listed):
-        if not path.exists():
-            raise invalid(f"table {path}", "an existing file or folder", "none of that name")
-        inside = _files_below(path) if path.is_dir() else [path]
-        tables = [file for file in inside if file.name.lower().endswith(tuple(suffixes))]
-        if not tables and path.is_dir():
+        inside: Sequence[Path | StoredFile]
+        root: PurePath
+        if isinstance(path, StoreAddress):
+            root, inside = list_store(path)
+        else:
+            if not path.exists():
+                raise invalid(f"table {path}", "an existing file or folder", "none of that name")
+            root = path if path.is_dir() else path.parent
+            inside = _files_below(path) if path.is_dir() else [path]
+        is_table = [file.name.lower().endswith(tuple(suffixes)) for file in inside]
+        tables = [file for file, wanted in zip(inside, is_table, strict=True) if wanted]
+        if not tables and len(inside) == 1 and str(root) != str(path):
+            got = f"the suffix {inside[0].suffix!r}"
+            raise invalid(f"table {path}", f"a file that ends in {endings}", got)
+        if not tables:
             got = shorten(file.name for file in inside) if inside else "none"
             raise invalid(f"folder {path}", f"a folder with {endings} files", got)
-        if not tables:
-            got = f"the suffix {path.suffix!r}"
-            raise invalid(f"table {path}", f"a file that ends in {endings}", got)
         files += tables
-        roots += [path if path.is_dir() else path.parent] * len(tables)
-        ignored += [file.name for file in inside if file not in tables]
-    twice = {file.name for file in files if files.count(file) > 1}
+        roots += [root] * len(tables)
+        ignored += [file.name for file, wanted in zip(inside, is_table, strict=True) if not wanted]
+    counts = Counter(files)
+    twice = {file.name for file, count in counts.items() if count > 1}
     if twice:
         raise invalid("paths", "different files", f"{shorten(sorted(twice))} more than once")
     return tuple(files), roots, ignored
 
 
 def partition_columns(
-    files: Sequence[Path], roots: Sequence[Path], text: Collection[str] = ()
+    files: Sequence[Path | StoredFile], roots: Sequence[PurePath], text: Collection[str] = ()
 ) -> dict[str, pa.Array]:
     """Read columns from the names of subfolders: one value per file, by the name of the column.
 
@@ -90,11 +99,12 @@ def partition_columns(
     return columns
 
 
-def _matching(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
+def _matching(paths: Sequence[Any]) -> list[AnyPath]:
     """Take the files that match, where a path is a pattern such as ``part-*.csv``."""
-    found: list[Path] = []
-    for path in map(Path, paths):
-        matches = [] if path.exists() else sorted(glob.glob(str(path)))  # noqa: PTH207
+    found: list[AnyPath] = []
+    for path in map(any_path, paths):
+        is_there = isinstance(path, StoreAddress) or path.exists()
+        matches = [] if is_there else sorted(glob.glob(str(path)))  # noqa: PTH207
         found += map(Path, matches) if matches else [path]
     return found
 

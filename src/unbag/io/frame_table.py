@@ -6,7 +6,8 @@ from typing import Any
 import pyarrow as pa
 
 from unbag.io.column_types import plain_type
-from unbag.io.tables import Table, cast_batch
+from unbag.io.table_part import cast_batch
+from unbag.io.tables import Table
 from unbag.validation import arrow_table, invalid, shorten
 
 __all__ = ["FrameTable"]

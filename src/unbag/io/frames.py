@@ -86,7 +86,7 @@ def encode_frame(X: Any, ids: Any = None, *, bag: str | None = None) -> InputRow
     notes = [f"Column {name!r} is left out: {_HOLDS_IDS}." for name in out if bag is None]
     encoding = msgspec.structs.replace(encoding, left_out=left_out, notes=(*encoding.notes, *notes))
     drift = Drift(encoding)
-    rows = encoding.transform(X, drift)
+    rows = encoding.transform(table, drift)  # not X, which may be a stream that has been read
     encoding = msgspec.structs.replace(encoding, seen=drift.seen)
     return InputRows(rows, ids, encoding, encoding.notes)
 

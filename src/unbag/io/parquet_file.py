@@ -1,13 +1,17 @@
 """One Parquet file, read in batches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs
 import pyarrow.parquet as pq
 
 from unbag.exceptions import InvalidInputError
 from unbag.io.column_types import plain_type
+from unbag.io.stores import StoredFile
 from unbag.validation import invalid
 
 __all__ = ["ParquetTable"]
@@ -17,18 +21,40 @@ _BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)  # what pyarrow raise
 
 
 class ParquetTable:
-    """A Parquet file: its columns, its number of rows, and its rows in batches."""
+    """A Parquet file, here or in a store: its columns, its number of rows, its rows in batches."""
 
-    def __init__(self, path: Path, what: str = "") -> None:
+    def __init__(self, path: Path | StoredFile, what: str = "") -> None:
         self.path = path
         self._what = what or f"table {path}"
         self.notes: tuple[str, ...] = ()
         self._buffer = 1 << 14
+        self._groups: list[int] | None = None  # those of row groups that are read; None for all
         with self._open() as file:
             self.schema: pa.Schema = file.schema_arrow
             self.n_rows: int = file.metadata.num_rows
             width = max(1, file.metadata.num_columns)
             self._buffer = max(1 << 14, min(1 << 20, _BUFFERS // width))
+
+    def keep(self, condition: pc.Expression, constants: Mapping[str, pa.Scalar]) -> None:
+        """Leave out row groups whose statistics say that no row of them meets a condition.
+
+        ``constants`` are the columns of which all rows of the file have the same value.
+        """
+        known = pc.scalar(True)
+        for name, value in constants.items():
+            known = known & (pc.field(name) == value)
+        fields = [*self.schema, *(pa.field(name, v.type) for name, v in constants.items())]
+        try:
+            fragment = ds.ParquetFileFormat().make_fragment(
+                self._place, self._filesystem, partition_expression=known
+            )
+            kept = fragment.subset(filter=condition, schema=pa.schema(fields))
+            self._groups = [group.id for group in kept.row_groups]
+        except (pa.ArrowException, OSError):  # of types whose statistics cannot be compared
+            return
+        with self._open() as file:
+            sizes = [file.metadata.row_group(group).num_rows for group in self._groups]
+        self.n_rows = sum(sizes)
 
     def batches(
         self, columns: Sequence[str], *, batch_rows: int, skip_rows: int
@@ -36,7 +62,8 @@ class ParquetTable:
         """Read batches of the columns; row groups before ``skip_rows`` are not touched."""
         with self._open() as file:
             groups: list[int] = []
-            for group in range(file.metadata.num_row_groups):
+            kept = range(file.metadata.num_row_groups) if self._groups is None else self._groups
+            for group in kept:
                 n_rows = file.metadata.row_group(group).num_rows
                 if groups or skip_rows < n_rows:
                     groups.append(group)
@@ -56,9 +83,22 @@ class ParquetTable:
 
     def _open(self) -> pq.ParquetFile:
         try:
+            if isinstance(self.path, StoredFile):  # every read of a store takes a while
+                filesystem = self.path.filesystem
+                return pq.ParquetFile(self._place, filesystem=filesystem, pre_buffer=True)
             return pq.ParquetFile(self.path, pre_buffer=False, buffer_size=self._buffer)
         except _BROKEN as error:
             raise self._broken(error) from None
+
+    @property
+    def _place(self) -> str:
+        return str(self.path.path if isinstance(self.path, StoredFile) else self.path)
+
+    @property
+    def _filesystem(self) -> pa.fs.FileSystem:
+        return (
+            self.path.filesystem if isinstance(self.path, StoredFile) else pa.fs.LocalFileSystem()
+        )
 
     def _broken(self, error: Exception) -> InvalidInputError:
         got = " ".join(str(error).split())[:200].rstrip(".")

@@ -39,6 +39,7 @@ def read_rows(
     encoding: Any = None,
     cache: str | os.PathLike[str] | None = None,
     images: str | os.PathLike[str] | None = None,
+    where: str | None = None,
     progress: Progress | None = None,
 ) -> InputRows:
     r"""Read rows and their bag ids from Parquet or CSV files, an ``.npz`` file or images.
@@ -63,6 +64,8 @@ def read_rows(
         and more in a temporary folder for as long as ``X`` is in use.
     images
         Folder of the images that the table in ``paths`` names.
+    where
+        A condition on columns of a table that rows must meet, as in :class:`TableFiles`.
     progress
         Called with the rows done and the rows in all; a row that is looked at twice, to choose
         the encoding and to encode it, counts twice.
@@ -81,14 +84,17 @@ def read_rows(
     """
     only = paths[0] if isinstance(paths, Sequence) and len(paths) == 1 else paths
     is_npz = isinstance(only, str | os.PathLike) and Path(only).suffix.lower() == ".npz"
-    if (is_npz or images is not None) and (columns is not None or len(leave_out)):
+    if is_npz or images is not None:
         got = "an .npz file" if is_npz else "images"
-        raise invalid("columns and leave_out", "for rows from a table", got)
+        if columns is not None or len(leave_out):
+            raise invalid("columns and leave_out", "for rows from a table", got)
+        if where is not None:
+            raise invalid("where", "for rows from a table", got)
     if images is not None:
         return read_images(only, images, bag=bag, encoding=encoding, progress=progress)
     if is_npz:
         return read_npz(only, bag=bag, encoding=encoding)
-    return _read_table(paths, bag, columns, leave_out, encoding, cache, progress)
+    return _read_table(paths, bag, columns, leave_out, encoding, cache, where, progress)
 
 
 def encoding_from_dict(values: Any, row_shape: tuple[int, ...] | None = None) -> Encoding:
@@ -116,6 +122,7 @@ def _read_table(
     leave_out: Collection[str],
     encoding: Any,
     cache: str | os.PathLike[str] | None,
+    where: str | None,
     progress: Progress | None,
 ) -> InputRows:
     check_kind(encoding, TableEncoding)
@@ -123,7 +130,7 @@ def _read_table(
         got = "columns or leave_out together with an encoding"
         raise invalid("the columns to use", "chosen once", got, "the encoding knows its columns.")
     text = () if encoding is None else encoding.text_columns
-    table = TableFiles(paths, text=text, ids=() if bag is None else (bag,))
+    table = TableFiles(paths, text=text, ids=() if bag is None else (bag,), where=where)
     bags = None if bag is None else BagColumn(table, bag)
     if bag is not None and columns is not None and bag in columns:
         raise invalid("columns", "columns to learn from", f"the bag column {bag!r}")

@@ -3,20 +3,24 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from unbag.io.column_types import as_plain, common_type, plain_type
+from unbag.io.column_types import common_type, plain_type
 from unbag.io.csv_file import CsvTable
 from unbag.io.folders import list_files, partition_columns
 from unbag.io.parquet_file import ParquetTable
+from unbag.io.stores import Fetched, StoredFile
+from unbag.io.table_part import FileTable, TablePart
+from unbag.io.where import Condition, parse_condition
 from unbag.io.whole_files import WHOLE, Decompressed, WholeTable
 from unbag.validation import check_number, invalid, shorten
 
-__all__ = ["Table", "TableFiles", "batch_rows_of", "cast_batch"]
+__all__ = ["Table", "TableFiles", "batch_rows_of"]
 
 _PARQUET, _CSV = (".parquet", ".pq"), (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _KINDS = {  # by the ending of the name
@@ -26,9 +30,7 @@ _KINDS = {  # by the ending of the name
 }
 _BATCH_ROWS = 65_536
 _BATCH_CELLS = 1 << 22
-
-
-_Part: TypeAlias = ParquetTable | CsvTable | WholeTable
+_AT_ONCE = 16  # files of a store that are opened at once
 
 
 class Table(ABC):
@@ -110,18 +112,27 @@ class TableFiles(Table):
     semicolon, tab, vertical bar) is found from the line of column names. The names of subfolders
     such as ``year=2024`` become columns.
 
+    Any of them may be an address such as ``s3://bucket/rows``: of S3, Google Cloud Storage
+    (``gs://``) or HDFS, which pyarrow reads, or of what fsspec opens. Parquet files are read where
+    they are; others are copied to a temporary folder first.
+
     Parameters
     ----------
     paths
-        A file, a folder, a pattern such as ``part-*.csv``, or a sequence of them. The files of a
-        folder come in order of their names. Files whose names start with ``.`` or ``_`` are not
-        read, and subfolders only if they are partitions: their names have the form ``name=value``.
+        A file, a folder, a pattern such as ``part-*.csv``, an address, or a sequence of them. The
+        files of a folder come in order of their names. Files whose names start with ``.`` or ``_``
+        are not read, and subfolders only if they are partitions: their names have the form
+        ``name=value``.
     text
         Columns of CSV files to read as text, whatever they hold. Names that do not occur are
         allowed.
     ids
         Columns of CSV files to read as text exactly as it is written, where only nothing at all
         is missing: bag ids may be 007, or NA for Namibia.
+    where
+        A condition on columns that rows must meet, such as ``"year = 2024 and age >= 18"``; see
+        :func:`unbag.io.where.parse_condition`. Files of other partitions are not opened, and row
+        groups of Parquet files whose statistics rule them out are not read.
 
     Attributes
     ----------
@@ -151,7 +162,7 @@ class TableFiles(Table):
     [DataType(double), DataType(string)]
     """
 
-    files: tuple[Path, ...]
+    files: tuple[Path | StoredFile, ...]
     kind: str
     schema: pa.Schema
     n_rows: int
@@ -159,8 +170,14 @@ class TableFiles(Table):
     notes: tuple[str, ...]
 
     def __init__(
-        self, paths: Any, *, text: Collection[str] = (), ids: Collection[str] = ()
+        self,
+        paths: Any,
+        *,
+        text: Collection[str] = (),
+        ids: Collection[str] = (),
+        where: str | None = None,
     ) -> None:
+        condition = None if where is None else parse_condition(where)
         self.files, roots, ignored = list_files(paths, tuple(_KINDS))
         one = {_kind(file): file.name for file in self.files}
         if len(one) > 1:
@@ -169,34 +186,68 @@ class TableFiles(Table):
         (self.kind,) = one
         self.is_csv = self.kind == "CSV"
         for file in self.files:
-            if file.stat().st_size == 0:
+            if _stat(file)[0] == 0:
                 raise invalid(f"table {file}", f"a {self.kind} file", "an empty file")
-        self._unpacked: list[Decompressed] = []
-        self._parts: list[_Part] = [self._open(file, text, ids) for file in self.files]
         as_text = (*text, *ids) if self.is_csv else text
         self._in_folders = partition_columns(self.files, roots, as_text)
-        for part in self._parts:
-            _check_names(part.path, [*part.schema.names, *self._in_folders])
-        self.schema = _common_schema(self._parts)
+        if condition is not None:
+            self._leave_out_files(condition)
+        self._copies: list[Decompressed | Fetched] = []
+        opened = self._open_all(text, ids)
+        for table in opened:
+            _check_names(table.path, [*table.schema.names, *self._in_folders])
+        self.schema = _common_schema(opened)
         for name, values in self._in_folders.items():
             self.schema = self.schema.append(pa.field(name, values.type))
+        if condition is not None:
+            condition.check(self.schema)
+        self._condition = condition
+        self._parts = [
+            TablePart(table, self._constants(i), self.schema, condition)
+            for i, table in enumerate(opened)
+        ]
         self.n_rows = sum(part.n_rows for part in self._parts)
+        if self.n_rows == 0 and condition is not None:
+            raise invalid("where", "a condition that some rows meet", repr(condition.text))
         if self.n_rows == 0:
             where = f"table {self.files[0]}" if len(self.files) == 1 else "the tables"
             raise invalid(f"rows of {where}", "at least one", "only column names")
-        self.notes = tuple(note for part in self._parts for note in part.notes)
+        self.notes = tuple(note for table in opened for note in table.notes)
         if ignored:
             self.notes += (f"Files that are not tables were not read: {shorten(ignored)}.",)
 
-    def _open(self, file: Path, text: Collection[str], ids: Collection[str]) -> "_Part":
+    def _leave_out_files(self, condition: Condition) -> None:
+        """Leave out files whose folders say that no row of them meets the condition."""
+        kept = [i for i in range(len(self.files)) if condition.may_hold(self._constants(i))]
+        if not kept:
+            raise invalid("where", "a condition that some rows meet", repr(condition.text))
+        self.files = tuple(self.files[i] for i in kept)
+        self._in_folders = {name: values.take(kept) for name, values in self._in_folders.items()}
+
+    def _constants(self, file: int) -> dict[str, pa.Scalar]:
+        """Columns that the folders of a file tell."""
+        return {name: values[file] for name, values in self._in_folders.items()}
+
+    def _open_all(self, text: Collection[str], ids: Collection[str]) -> list[FileTable]:
+        if self.kind == "Parquet" and isinstance(self.files[-1], StoredFile):
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                return list(pool.map(ParquetTable, self.files))
+        return [self._open(file, text, ids) for file in self.files]
+
+    def _open(
+        self, file: Path | StoredFile, text: Collection[str], ids: Collection[str]
+    ) -> FileTable:
         if self.kind == "Parquet":
             return ParquetTable(file)
+        if isinstance(file, StoredFile):
+            self._copies.append(Fetched(file))
+            file = self._copies[-1].path
         if not self.is_csv:
             return WholeTable(file, text)
         if file.suffix.lower() != ".gz":
             return CsvTable(file, text, ids)
-        self._unpacked.append(Decompressed(file))
-        return CsvTable(file, text, ids, content=self._unpacked[-1].path)
+        self._copies.append(Decompressed(file))
+        return CsvTable(file, text, ids, content=self._copies[-1].path)
 
     def __repr__(self) -> str:
         files = f"{len(self.files)} {self.kind} file{'s' if len(self.files) > 1 else ''}"
@@ -204,10 +255,14 @@ class TableFiles(Table):
 
     def fingerprint(self) -> str:
         """Give a string that changes when a file changes: its name, size, time or columns."""
-        parts = [str(self.schema)]
+        parts = (
+            [str(self.schema)]
+            if self._condition is None
+            else [str(self.schema), self._condition.text]
+        )
         for file in self.files:
-            stat = file.stat()
-            parts.append(f"{file.name} {stat.st_size} {stat.st_mtime_ns}")
+            size, changed = _stat(file)
+            parts.append(f"{file.name} {size} {changed}")
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def locate(self, row: int) -> str:
@@ -215,29 +270,27 @@ class TableFiles(Table):
         ends = np.cumsum([part.n_rows for part in self._parts])
         file = int(np.searchsorted(ends, row, side="right"))
         start = int(ends[file - 1]) if file else 0
-        return f"row {row - start + 1} of {self.files[file].name}"
+        kept = "" if self._condition is None else " among the rows that where keeps"
+        return f"row {row - start + 1} of {self.files[file].name}{kept}"
 
     def _read(
         self, names: Sequence[str], batch_rows: int, skip_rows: int
     ) -> Iterator[pa.RecordBatch]:
-        schema = pa.schema([self.schema.field(name) for name in names])
-        stored = [name for name in names if name not in self._in_folders]
-        for i, part in enumerate(self._parts):
+        for part in self._parts:
             if skip_rows < part.n_rows:
-                constants = {name: values[i] for name, values in self._in_folders.items()}
-                n_rows = skip_rows
-                for batch in part.batches(stored, batch_rows=batch_rows, skip_rows=skip_rows):
-                    n_rows += len(batch)
-                    if n_rows > part.n_rows:
-                        break
-                    yield cast_batch(str(part.path), batch, constants, schema)
-                if n_rows != part.n_rows:  # it is damaged, or somebody changed it
-                    more = "more" if n_rows > part.n_rows else f"{n_rows:,}"
-                    raise invalid(f"rows of {part.path}", f"{part.n_rows:,} as at first", more)
+                yield from part.batches(names, batch_rows=batch_rows, skip_rows=skip_rows)
             skip_rows = max(0, skip_rows - part.n_rows)
 
 
-def _kind(file: Path) -> str:
+def _stat(file: Path | StoredFile) -> tuple[int, int | str]:
+    """Tell the size of a file, and when it was changed."""
+    if isinstance(file, StoredFile):
+        return file.size, file.changed
+    stat = file.stat()
+    return stat.st_size, stat.st_mtime_ns
+
+
+def _kind(file: Path | StoredFile) -> str:
     """Tell the kind of a file by its name."""
     return next(kind for end, kind in _KINDS.items() if file.name.lower().endswith(end))
 
@@ -247,14 +300,14 @@ def batch_rows_of(width: int) -> int:
     return max(256, min(_BATCH_ROWS, _BATCH_CELLS // width))
 
 
-def _check_names(path: Path, names: Sequence[str]) -> None:
+def _check_names(path: Path | StoredFile, names: Sequence[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         got = f"{shorten(twice)} more than once"
         raise invalid(f"columns of {path}", "of different names", got, "rename or remove some.")
 
 
-def _common_schema(parts: Sequence[_Part]) -> pa.Schema:
+def _common_schema(parts: Sequence[FileTable]) -> pa.Schema:
     """Find one type for every column, refusing files of other columns or types."""
     first = parts[0]
     types = {field.name: plain_type(field.type) for field in first.schema}
@@ -272,22 +325,3 @@ def _common_schema(parts: Sequence[_Part]) -> pa.Schema:
                 raise invalid("the files of a table", "of the same types", got, remedy)
             types[name] = common
     return pa.schema(list(types.items()))
-
-
-def cast_batch(
-    where: str, batch: pa.RecordBatch, constants: dict[str, pa.Scalar], schema: pa.Schema
-) -> pa.RecordBatch:
-    """Bring the columns of a batch into the order and types of the whole table."""
-    arrays = []
-    for field in schema:
-        if field.name in constants:
-            arrays.append(pa.repeat(constants[field.name], len(batch)))
-            continue
-        try:
-            is_time = pa.types.is_timestamp(field.type)
-            array = as_plain(batch.column(field.name))
-            arrays.append(array.cast(field.type, safe=is_time))
-        except pa.ArrowException as error:
-            got = " ".join(str(error).split())[:200]
-            raise invalid(f"column {field.name!r} of {where}", str(field.type), got) from None
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -49,6 +49,7 @@ def inspect_files(
     leave_out: Sequence[str] = (),
     keep: Sequence[str] = (),
     images: str | os.PathLike[str] | None = None,
+    where: str | None = None,
     shares_of: SharesOf | None = None,
     level: float = 0.95,
     seed: int = 0,
@@ -62,7 +63,7 @@ def inspect_files(
     """
     check_number("seed", seed, low=0, integer=True)
     told = check_intervals(shares_of, sampling, level)
-    options = {"images": images, "shares_of": told, "verbose": verbose}
+    options = {"images": images, "where": where, "shares_of": told, "verbose": verbose}
     inputs = read_training_inputs(rows, bag, priors, columns, leave_out, keep, seed, **options)
     inspection = inspect_rows(inputs, seed, level=level)
     features = tuple(getattr(inputs.rows.encoding, "feature_names", ()))

@@ -82,6 +82,7 @@ def evaluate_files(
     priors: str | os.PathLike[str] | None = None,
     by: str | None = None,
     images: str | os.PathLike[str] | None = None,
+    where: str | None = None,
     report: str | os.PathLike[str] | None = None,
     shares_of: SharesOf | None = None,
     level: float = 0.95,
@@ -107,6 +108,9 @@ def evaluate_files(
         A column of groups: accuracy, recall and shares of each are estimated too.
     images : path, optional
         Folder of the images that the table in ``rows`` names.
+    where : str, optional
+        A condition that rows must meet, such as ``"year = 2024 and age >= 18"``: comparisons,
+        ``in``, ``between``, ``is null``, ``and``, ``or`` and ``not``, of columns of a table.
     report : path, optional
         The page to write, such as ``evaluation.html``; by default none. A JSON file beside it has
         the same content.
@@ -138,11 +142,16 @@ def evaluate_files(
             file = read_priors(priors, bag=bag)
             table, notes = _in_order_of(clf, file.priors), file.notes
             clf.priors = table
-        options: dict[str, Any] = {"images": images, "encoding": clf.encoding_, "verbose": verbose}
+        options: dict[str, Any] = {
+            "images": images,
+            "where": where,
+            "encoding": clf.encoding_,
+            "verbose": verbose,
+        }
         options["shares_of"] = told
         inputs = read_inputs(rows, bag, table, **options)
         inspection = inspect_rows(inputs, 0, level=level)
-        groups = None if by is None else text_column(rows, by)
+        groups = None if by is None else text_column(rows, by, where)
         judgement = judge(
             clf, inputs, inspection, inputs.bags(), title=title, level=level, by=groups
         )

@@ -22,6 +22,7 @@ from unbag.exceptions import NotFiniteError
 from unbag.files import is_real_folder
 from unbag.io import Drift, TableEncoding, TableFiles, read_rows
 from unbag.io.bag_column import BagColumn, bag_id_array
+from unbag.io.stores import AnyPath
 from unbag.io.tables import batch_rows_of
 from unbag.plain import to_plain
 from unbag.priors import ClassPriors
@@ -77,6 +78,7 @@ def predict_files(
     bag: str | None = None,
     probabilities: bool = True,
     images: str | os.PathLike[str] | None = None,
+    where: str | None = None,
     device: str = "auto",
     overwrite: bool = False,
     verbose: bool = False,
@@ -106,6 +108,9 @@ def predict_files(
         Whether to write probabilities.
     images : path, optional
         Folder of the images that the table in ``rows`` names.
+    where : str, optional
+        A condition that rows must meet, such as ``"year = 2024 and age >= 18"``: comparisons,
+        ``in``, ``between``, ``is null``, ``and``, ``or`` and ``not``, of columns of a table.
     device : str, default="auto"
     overwrite : bool, default=False
         Replace an output that is there.
@@ -123,15 +128,15 @@ def predict_files(
     check_free("output", target, overwrite=overwrite or is_real_folder(parts_folder(target)))
     clf = load_for_files(model, device)
     with hold(parts_folder(target), target):
-        source = _source(clf, rows, list(key), images, verbose)
-        bag_ids = None if bag is None else _bag_ids(clf, rows, bag)
+        source = _source(clf, rows, list(key), images, where, verbose)
+        bag_ids = None if bag is None else _bag_ids(clf, rows, bag, where)
         if prior is not None:
             prior = shares_by_class("prior", prior, clf.classes_)
         settings = [source.fingerprint, prior and list(prior.values()), probabilities, list(key)]
         settings += [] if bag is None else [bag]
         parts = Parts(target, _fingerprint(Path(model), settings), len(clf.classes_), _PART_ROWS)
         check_free("output", target, overwrite=overwrite or parts.rows > 0)
-        check_not_input(target, source.files)
+        check_not_input(target, [file for file in source.files if isinstance(file, Path)])
         before = parts.rows
         try:
             chances = {"prior": prior, "bag_ids": bag_ids}
@@ -234,7 +239,7 @@ class _Source:
         Compares them with the rows of training, where these came from a table.
     """
 
-    files: tuple[Path, ...]
+    files: tuple[Any, ...]
     fingerprint: str
     n_rows: int
     keys: pa.Schema
@@ -247,18 +252,20 @@ def _source(
     rows: Any,
     key: list[str],
     images: str | os.PathLike[str] | None,
+    where: str | None,
     verbose: bool,
 ) -> _Source:
     paths = paths_of(rows)
     encoding = clf.encoding_
     is_npz = paths[0].suffix.lower() == ".npz"
     if isinstance(encoding, TableEncoding) and not is_npz and images is None:
-        return _table_source(encoding, paths, key)
+        return _table_source(encoding, paths, key, where)
     if is_npz and key:
         raise invalid("key", "left out with an .npz file", shorten(key))
     with RowProgress("reading rows", verbose) as progress:
-        X = read_rows(paths, images=images, encoding=encoding, progress=progress).X
-    files, fingerprint = tuple(paths), hashlib.sha256(np.ascontiguousarray(X).data).hexdigest()
+        X = read_rows(paths, images=images, encoding=encoding, where=where, progress=progress).X
+    files: tuple[Any, ...] = tuple(paths)
+    fingerprint = hashlib.sha256(np.ascontiguousarray(X).data).hexdigest()
     keys = pa.table({_ROW: np.arange(len(X))})
     if not is_npz:
         table = TableFiles(paths, ids=key)
@@ -275,13 +282,13 @@ def _source(
     return _Source(files, fingerprint, len(X), keys.schema, blocks)
 
 
-def _bag_ids(clf: UnbagClassifier, rows: Any, bag: str) -> NDArray[Any]:
+def _bag_ids(clf: UnbagClassifier, rows: Any, bag: str, where: str | None) -> NDArray[Any]:
     """Read the bag id of every row, each that of a known bag."""
     paths = paths_of(rows)
     if paths[0].suffix.lower() == ".npz":
         ids = read_rows(paths, bag=bag, encoding=clf.encoding_).bag_ids
     else:
-        table = TableFiles(paths, ids=(bag,))
+        table = TableFiles(paths, ids=(bag,), where=where)
         column = BagColumn(table, bag)
         for batch in table.batches([bag]):
             column.update(batch.column(0))
@@ -291,10 +298,12 @@ def _bag_ids(clf: UnbagClassifier, rows: Any, bag: str) -> NDArray[Any]:
     return ids
 
 
-def _table_source(encoding: TableEncoding, paths: list[Path], key: list[str]) -> _Source:
+def _table_source(
+    encoding: TableEncoding, paths: list[AnyPath], key: list[str], where: str | None
+) -> _Source:
     # A key that is also a feature is read as in training.
     ids = [name for name in key if name not in encoding.columns]
-    table = TableFiles(paths, text=encoding.text_columns, ids=ids)
+    table = TableFiles(paths, text=encoding.text_columns, ids=ids, where=where)
     table.check_columns("key", key)
     encoding.check_schema(table.schema)
     names = list(dict.fromkeys([*encoding.columns, *key]))

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +14,8 @@ from unbag.estimator import UnbagClassifier, load_model
 from unbag.inspection import Inspection, inspect
 from unbag.inspection.alike import RowSample
 from unbag.io import InputRows, TableEncoding, TableFiles, match_bags, read_priors, read_rows
+from unbag.io.stores import AnyPath, StoreAddress, any_path
+from unbag.io.where import parse_condition
 from unbag.priors import ClassPriors, SharesOf
 from unbag.progress import RowProgress
 from unbag.training import resolve_device
@@ -69,12 +70,12 @@ class Inputs:
         return Bags(self.rows.X, self.bag_ids, self.priors.subset(here), encoding=encoding)
 
 
-def paths_of(rows: Any) -> list[Path]:
-    """Name the files of the rows as a list of paths."""
-    listed = [rows] if isinstance(rows, str | os.PathLike) else list(rows)
+def paths_of(rows: Any) -> list[AnyPath]:
+    """Name the files of the rows as a list of paths, or addresses of a store."""
+    listed = [rows] if isinstance(rows, str | os.PathLike | StoreAddress) else list(rows)
     if not listed:
         raise invalid("rows", "at least one file or folder", "none")
-    return [Path(path) for path in listed]
+    return [any_path(path) for path in listed]
 
 
 def read_inputs(
@@ -86,6 +87,7 @@ def read_inputs(
     images: str | os.PathLike[str] | None = None,
     *,
     shares_of: SharesOf | None = None,
+    where: str | None = None,
     verbose: bool = False,
     **options: Any,
 ) -> Inputs:
@@ -101,6 +103,8 @@ def read_inputs(
         As in :func:`unbag.io.read_rows`.
     shares_of : {"rows", "population"}, optional
         What the shares are of, where the priors do not say it or say something else.
+    where : str, optional
+        A condition that rows must meet.
     verbose : bool
         Show progress.
     **options
@@ -119,7 +123,7 @@ def read_inputs(
         files.append(str(priors))
         file = read_priors(priors, bag=bag)
         priors, notes = file.priors, file.notes
-    options |= {"columns": columns, "leave_out": leave_out, "images": images}
+    options |= {"columns": columns, "leave_out": leave_out, "images": images, "where": where}
     with RowProgress("reading rows", verbose) as progress:
         read = read_rows(paths, bag=bag, progress=progress, **options)
     assert read.bag_ids is not None
@@ -176,9 +180,11 @@ def _bag_copies(inputs: Inputs, seed: int) -> dict[str, float]:
     return sample.copies(getattr(inputs.rows.encoding, "feature_columns", None))
 
 
-def text_column(rows: Any, name: str) -> NDArray[Any]:
+def text_column(rows: Any, name: str, where: str | None = None) -> NDArray[Any]:
     """Values of a column of a table as text, (n,); missing ones are "missing"."""
-    table = TableFiles(paths_of(rows), text=(name,))
+    # A condition is written for the column as it is everywhere else.
+    text = () if where is not None and name in parse_condition(where).columns else (name,)
+    table = TableFiles(paths_of(rows), text=text, where=where)
     table.check_columns("by", [name])
     values: list[str] = []
     for batch in table.batches([name]):

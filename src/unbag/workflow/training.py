@@ -117,6 +117,7 @@ def fit_files(
     leave_out: Sequence[str] = (),
     keep: Sequence[str] = (),
     images: str | os.PathLike[str] | None = None,
+    where: str | None = None,
     evaluation_share: float = 0.2,
     validation_share: float = 0.1,
     calibrate: bool | None = None,
@@ -137,8 +138,8 @@ def fit_files(
     Parameters
     ----------
     rows : path or list of paths
-        Parquet or CSV files or folders of them, an ``.npz`` file, or with ``images`` the table
-        that names the image files.
+        Parquet or CSV files or folders of them, also in a store (``s3://bucket/rows``), an
+        ``.npz`` file, or with ``images`` the table that names the image files.
     bag : str
         Column of bag ids.
     priors : path
@@ -152,6 +153,9 @@ def fit_files(
         others are left out by default, with a note.
     images : path, optional
         Folder of the images.
+    where : str, optional
+        A condition that rows must meet, such as ``"year = 2024 and age >= 18"``: comparisons,
+        ``in``, ``between``, ``is null``, ``and``, ``or`` and ``not``, of columns of a table.
     evaluation_share : float, default=0.2
         Share of the rows that takes no part in training and judges the model; 0 for none.
     validation_share : float, default=0.1
@@ -215,6 +219,7 @@ def tune_files(
     leave_out: Sequence[str] = (),
     keep: Sequence[str] = (),
     images: str | os.PathLike[str] | None = None,
+    where: str | None = None,
     trials: int = 32,
     scoring: str = "likelihood",
     evaluation_share: float = 0.2,
@@ -334,8 +339,8 @@ class _Run:
 def _run(arguments: Mapping[str, Any]) -> Iterator[_Run]:
     """Hold the folder of a run, and read and inspect its rows and priors."""
     config = to_toml(_named(arguments))
-    names = ("rows", "bag", "priors", "columns", "leave_out", "keep", "seed", "images", "shares_of")
-    read = {name: arguments[name] for name in (*names, "verbose")}
+    names = ("rows", "bag", "priors", "columns", "leave_out", "keep", "where", "seed", "images")
+    read = {name: arguments[name] for name in (*names, "shares_of", "verbose")}
     with work_folder(Path(arguments["output"]), config, overwrite=arguments["overwrite"]) as work:
         inputs = read_training_inputs(**read, cache=work / "rows")
         inspection = inspect_rows(inputs, arguments["seed"], level=arguments["level"])

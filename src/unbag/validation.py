@@ -164,9 +164,9 @@ def check_dense(name: str, tensor: Any) -> None:
         raise invalid(name, "a dense tensor of numbers", got, remedy)
 
 
-def warn_replaced(old: str, new: str) -> None:
+def warn_replaced(old: str, new: str, *, stacklevel: int = 3) -> None:
     """Warn the caller's caller that an argument is replaced by another way to say the same."""
-    warnings.warn(f"{old} is replaced: use {new}.", FutureWarning, stacklevel=3)
+    warnings.warn(f"{old} is replaced: use {new}.", FutureWarning, stacklevel=stacklevel)
 
 
 def is_frame(value: object) -> bool:

@@ -85,7 +85,7 @@ def test_what_cannot_be_tested_is_said():
 def test_without_rank_the_columns_there_are_tested():
     theta = np.repeat([[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]], 2, axis=0)
     X, bag = rows_of(theta, 60)
-    assert alike_test(X, bag, theta, shares_of="rows").sampling == "iid"
+    assert alike_test(X, bag, theta, shares_of="rows").shares_of == "population"
     assert alike_test(X, bag, theta).p_value > 0.01
     X[bag == 2] += 1
     inspection = inspect(theta, X=X, bag_ids=bag, shares_of="rows")

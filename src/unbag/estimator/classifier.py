@@ -1,7 +1,6 @@
 """UnbagClassifier: the methods as a scikit-learn classifier."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,10 +16,10 @@ from unbag.estimator.moved import naming_new_places, refuse_settings_of_methods
 from unbag.estimator.predicting import Predicting
 from unbag.evaluation import Calibration
 from unbag.identity import hash_rows, sketch
-from unbag.methods import Auto, Fit, Method, fit_many, get_method, read_labels
+from unbag.methods import Fit, Method, fit_many, get_method, read_labels
 from unbag.models import ModuleFactory
 from unbag.objectives.losses import LossOfEveryClass
-from unbag.validation import as_generator, invalid, shorten
+from unbag.validation import as_generator, invalid
 
 __all__ = ["UnbagClassifier"]
 
@@ -387,32 +386,3 @@ class UnbagClassifier(Predicting):
 
         check_is_fitted(self, "module_")
         return save_model(self, path)
-
-    def _resolved_method(self) -> Method:
-        """Return the method as an object; one training where it goes on from the last fit."""
-        learner = {} if self.learner is None else {"learner": self.learner}
-        method = get_method(self.method, **learner)
-        if not self._goes_on():
-            return method
-        if not method.is_single:
-            allowed = f"False with method={method.name!r}"
-            remedy = "its folds must not start from a network that has seen their rows."
-            raise invalid("warm_start", allowed, True, remedy)
-        return replace(method, one_training=True) if isinstance(method, Auto) else method
-
-    def _model_options(self) -> dict[str, Any]:
-        options = {"depth": self.depth, "width": self.width, "dropout": self.dropout}
-        return options if self.model == "mlp" else {}
-
-    def _goes_on(self) -> bool:
-        return bool(self.warm_start) and hasattr(self, "module_")
-
-    def _initial_model(self, classes: NDArray[Any]) -> str | nn.Module | ModuleFactory:
-        if self._goes_on():
-            if not np.array_equal(self.classes_, classes):
-                allowed = f"of the classes of the last fit, {shorten(self.classes_)}"
-                remedy = "fit a new estimator, or set warm_start=False."
-                raise invalid("priors", allowed, shorten(classes), remedy)
-            module: nn.Module = self.module_
-            return module
-        return self.model

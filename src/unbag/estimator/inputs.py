@@ -1,6 +1,7 @@
-"""Checks and scaling of what the classifier is given."""
+"""Checks and scaling of what the classifier is given: its parameters and rows."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,14 @@ from sklearn.utils.validation import (
     column_or_1d,
     validate_data,
 )
-from torch import Tensor
+from torch import Tensor, nn
 
 from unbag.bags import Bags
 from unbag.exceptions import InvalidInputError
 from unbag.identity import select
 from unbag.ids import id_array, natural_ids
+from unbag.methods import Auto, Method, get_method
+from unbag.models import ModuleFactory
 from unbag.priors import ClassPriors
 from unbag.rows import Rows
 from unbag.training import TestSet
@@ -33,11 +36,20 @@ _PART_ROWS = 8192
 
 
 class CheckedInputs(BaseEstimator):  # type: ignore[misc]
-    """Base of the classifier: rows, bag ids and priors from what a user gives."""
+    """Base of the classifier: method, network, rows, bag ids and priors as a user gives them."""
 
     priors: Any
+    method: str | Method
+    learner: Any
+    model: str | nn.Module | ModuleFactory
+    depth: int
+    width: int
+    dropout: float
     precision: str
     standardize: bool
+    warm_start: bool
+    classes_: NDArray[Any]
+    module_: nn.Module
     row_shape_: tuple[int, ...]
     bytes_: bool
     encoding_: Any
@@ -236,6 +248,35 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
             remedy = "scale the features, or use precision='float64'."
             raise invalid("X", f"within the range of {dtype.__name__}", "larger values", remedy)
         return np.asarray(X, dtype=dtype)
+
+    def _resolved_method(self) -> Method:
+        """Return the method as an object; one training where it goes on from the last fit."""
+        learner = {} if self.learner is None else {"learner": self.learner}
+        method = get_method(self.method, **learner)
+        if not self._goes_on():
+            return method
+        if not method.is_single:
+            allowed = f"False with method={method.name!r}"
+            remedy = "its folds must not start from a network that has seen their rows."
+            raise invalid("warm_start", allowed, True, remedy)
+        return replace(method, one_training=True) if isinstance(method, Auto) else method
+
+    def _model_options(self) -> dict[str, Any]:
+        options = {"depth": self.depth, "width": self.width, "dropout": self.dropout}
+        return options if self.model == "mlp" else {}
+
+    def _goes_on(self) -> bool:
+        return bool(self.warm_start) and hasattr(self, "module_")
+
+    def _initial_model(self, classes: NDArray[Any]) -> str | nn.Module | ModuleFactory:
+        if self._goes_on():
+            if not np.array_equal(self.classes_, classes):
+                allowed = f"of the classes of the last fit, {shorten(self.classes_)}"
+                remedy = "fit a new estimator, or set warm_start=False."
+                raise invalid("priors", allowed, shorten(classes), remedy)
+            module: nn.Module = self.module_
+            return module
+        return self.model
 
 
 def pure(classes: NDArray[Any]) -> ClassPriors:

@@ -23,7 +23,14 @@ from unbag.evaluation.variances import BagSample
 from unbag.exceptions import InvalidInputError, TrainingRowsWarning
 from unbag.identity import hash_rows, identify, share_known
 from unbag.ids import id_array, index_ids, match_ids
-from unbag.priors import ClassPriors, SharesOf, check_test_prior, match_bags, read_shares_of
+from unbag.priors import (
+    ClassPriors,
+    SharesOf,
+    check_test_prior,
+    match_bags,
+    priors_as_told,
+    read_shares_of,
+)
 from unbag.rows import check_rows
 from unbag.validation import (
     as_float_array,
@@ -32,7 +39,6 @@ from unbag.validation import (
     is_table,
     reads_tables,
     shorten,
-    warn_replaced,
 )
 
 __all__ = ["evaluate", "evaluate_predictions"]
@@ -103,10 +109,7 @@ def evaluate_predictions(
     (0.952, True)
     """
     check_number("level", level, low=0, high=1, low_open=True, high_open=True)
-    table = ClassPriors.of(priors).with_errors(shares_of=read_shares_of(shares_of, sampling))
-    if prior_errors is not None:
-        warn_replaced("prior_errors", "priors=ClassPriors.of(priors).with_errors(errors)")
-        table = table.with_errors(prior_errors)
+    table = priors_as_told(priors, shares_of, sampling, prior_errors)
     bag_index = table.encode(bag_ids)
     if len(bag_index) == 0:
         raise invalid("bag_ids", "ids of at least one row", "none")

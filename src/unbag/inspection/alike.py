@@ -11,9 +11,9 @@ from unbag.inspection.columns import ColumnTest, bag_copies, column_tests, combi
 from unbag.inspection.residuals import Residuals, bag_features, residual_test
 from unbag.io.encoding import TableEncoding
 from unbag.io.frames import rows_of
-from unbag.priors import ClassPriors, SharesOf, read_shares_of
+from unbag.priors import ClassPriors, SharesOf, priors_as_told
 from unbag.rows import Rows
-from unbag.validation import as_generator, invalid, warn_replaced
+from unbag.validation import as_generator, invalid
 
 __all__ = ["MIN_FREEDOM", "AlikeTest", "RowSample", "alike_test", "no_spare_bag"]
 
@@ -126,18 +126,13 @@ def alike_test(
     >>> alike_test(X, bag, theta).p_value < 1e-9
     True
     """
-    table = ClassPriors.of(priors)
+    table = priors_as_told(priors, shares_of, sampling, prior_errors)
     rows, names, encoding = rows_of(X, bag_ids)
     index = table.encode(bag_ids)
     if len(index) != len(rows):
         raise invalid("bag_ids", f"of length {len(rows)}, one for each row of X", len(index))
-    table = table.with_errors(shares_of=read_shares_of(shares_of, sampling))
-    drawn = "exact" if table.shares_of == "rows" else "iid"
-    if prior_errors is not None:
-        warn_replaced("prior_errors", "priors=ClassPriors.of(priors).with_errors(errors)")
-        table = table.with_errors(prior_errors)
     sample = RowSample.draw(rows, index, table, random_state)
-    result = sample.test(column_names(rows, names, encoding, columns), drawn)
+    result = sample.test(column_names(rows, names, encoding, columns))
     if isinstance(result, str):
         raise invalid("X", "rows that can be tested", result)
     return result
@@ -177,7 +172,7 @@ class RowSample:
         n = np.bincount(np.searchsorted(kept, bag_index[chosen]))
         return cls(as_numpy(rows[chosen]), n, table.subset(kept), rng)
 
-    def test(self, columns: Sequence[Any] | None, sampling: str) -> AlikeTest | str:
+    def test(self, columns: Sequence[Any] | None) -> AlikeTest | str:
         """Run the test of :func:`alike_test`, or say why it cannot be run."""
         n_bags, n_rows = len(self.sizes), len(self.rows)
         if n_bags <= self.table.rank:
@@ -189,12 +184,10 @@ class RowSample:
         features = bag_features(_columns(self.rows, most, self.rng), self.sizes)
         if features.shape[1] == 0:
             return "the rows do not differ within bags"
-        joint = residual_test(features, self.sizes, self.table, self.table.errors, sampling)
+        joint = residual_test(features, self.sizes, self.table)
         tests = []
         if columns is not None:
-            tests = column_tests(
-                self.rows, self.sizes, columns, self.table, sampling, most, self.rng
-            )
+            tests = column_tests(self.rows, self.sizes, columns, self.table, most, self.rng)
         shown = vars(joint) | {"p_value": combined(joint.p_value, tests)}
         return AlikeTest(
             **shown,

@@ -52,7 +52,6 @@ def column_tests(
     sizes: Ints,
     columns: Sequence[Any],
     table: ClassPriors,
-    sampling: str,
     most: int,
     rng: np.random.Generator,
 ) -> list[ColumnTest]:
@@ -78,7 +77,7 @@ def column_tests(
             block = block[:, np.argsort(-((block - means) ** 2).sum(0), kind="stable")[:most]]
         whitened = bag_features(block, sizes)
         if whitened.shape[1]:
-            result = residual_test(whitened, sizes, table, table.errors, sampling)
+            result = residual_test(whitened, sizes, table)
             found.append((name, result.p_value, result.deviation))
     corrected = holm([p for _, p, _ in found])
     tests = [ColumnTest(n, p, d) for (n, _, d), p in zip(found, corrected, strict=True)]

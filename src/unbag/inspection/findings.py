@@ -22,7 +22,6 @@ class Findings:
     n_classes: int
     classes: list[Any]
     n_rows: int | None
-    sampling: str
     shares_of: SharesOf | None
     level: float
     test_prior: list[float]
@@ -80,7 +79,7 @@ class Inspection(Findings, Shown):
         The K classes, in the order of all lists that have one entry per class.
     shares_of : {"rows", "population"} or None
         What the shares are said to be of; None where nobody said it.
-    sampling, level
+    level
         As given.
     test_prior
         K shares π.
@@ -104,7 +103,7 @@ class Inspection(Findings, Shown):
         drawn freely or with exact class counts, for a model of accuracy 0.9.
     rows_needed
         Held-out rows of every bag that would narrow it to ± 1 point, if all bags grow by the same
-        factor and rows are drawn as ``sampling`` says.
+        factor and their shares are of what ``shares_of`` says, or of a population.
     relative_error_half_width, prior_error_half_width
         The same from errors in the shares alone: relative errors of 1%, and those given.
     empty_bags, tiny_bags, dominating_bag

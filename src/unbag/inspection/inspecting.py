@@ -26,9 +26,16 @@ from unbag.inspection.geometry import (
 from unbag.inspection.precision import even_confusion, relative_sensitivity
 from unbag.inspection.reading import read_bag_index, read_sizes
 from unbag.io.frames import rows_of
-from unbag.priors import ClassPriors, SharesOf, check_test_prior, read_shares_of, risk_weights
+from unbag.priors import (
+    SHARES_OF,
+    ClassPriors,
+    SharesOf,
+    check_test_prior,
+    priors_as_told,
+    risk_weights,
+)
 from unbag.rows import Rows
-from unbag.validation import check_number, invalid, shorten, warn_replaced
+from unbag.validation import check_number, invalid, shorten
 
 __all__ = ["inspect"]
 
@@ -109,15 +116,10 @@ def inspect(
     >>> poor.reasons[0].split(". ")[0]
     'Classes 1, 2 cannot be told apart: in every bag the share of 1 equals that of 2'
     """
-    table = ClassPriors.of(priors)
+    table = priors_as_told(priors, shares_of, sampling, prior_errors)
     if table.n_classes < 2:
         raise invalid("priors", "of at least two classes", table.n_classes)
     check_number("level", level, low=0, high=1, low_open=True, high_open=True)
-    table = table.with_errors(shares_of=read_shares_of(shares_of, sampling))
-    drawn = "exact" if table.shares_of == "rows" else "iid"
-    if prior_errors is not None:
-        warn_replaced("prior_errors", "priors=ClassPriors.of(priors).with_errors(errors)")
-        table = table.with_errors(prior_errors)
     rows, names, index, counts = _read_rows(sizes, X, bag_ids, table, columns)
 
     present = np.ones(table.n_bags, dtype=bool) if counts is None else counts > 0
@@ -128,13 +130,12 @@ def inspect(
     pi = (
         rest.pooled(n) if test_prior is None else check_test_prior(test_prior, table.classes)
     )  # (K,)
-    alike, untested, one_valued = _look_at_rows(rows, names, index, rest, drawn, random_state)
+    alike, untested, one_valued = _look_at_rows(rows, names, index, rest, random_state)
     findings = Findings(
         n_bags=rest.n_bags,
         n_classes=rest.n_classes,
         classes=rest.classes.tolist(),
         n_rows=None if counts is None else int(counts.sum()),
-        sampling=drawn,
         shares_of=table.shares_of,
         level=float(level),
         test_prior=pi.tolist(),
@@ -143,7 +144,7 @@ def inspect(
         alike_untested=untested,
         bag_features=one_valued,
         **_geometry(rest, n),
-        **_precision(rest, n, pi, drawn, level, known_sizes=counts is not None),
+        **_precision(rest, n, pi, level, known_sizes=counts is not None),
         **_sizes(rest, n, known=counts is not None),
     )
     verdict, reasons, notes = rules.judge(findings)
@@ -209,7 +210,6 @@ def _precision(
     table: ClassPriors,
     n: Floats,
     pi: Floats,
-    sampling: str,
     level: float,
     *,
     known_sizes: bool,
@@ -236,15 +236,14 @@ def _precision(
         precision["prior_error_half_width"] = z * float(table.errors.added_variance(weights)) ** 0.5
     if known_sizes:
         confusion = even_confusion(table.n_classes, rules.ASSUMED_ACCURACY)
-        variances = {}
-        drawn: tuple[tuple[str, SharesOf], ...] = (("iid", "population"), ("exact", "rows"))
-        for kind, told in drawn:
+        variances: dict[SharesOf, float] = {}
+        for told in SHARES_OF:
             # Without errors of the shares, against which more rows do not help.
             plain = ClassPriors(table.values, shares_of=told)
-            variances[kind] = float(BagSample.of(plain, n).variance(weights, confusion))
-        precision["half_width"] = z * variances["iid"] ** 0.5
-        precision["half_width_exact"] = z * variances["exact"] ** 0.5
-        growth = (z / rules.TARGET_HALF_WIDTH) ** 2 * variances[sampling]
+            variances[told] = float(BagSample.of(plain, n).variance(weights, confusion))
+        precision["half_width"] = z * variances["population"] ** 0.5
+        precision["half_width_exact"] = z * variances["rows"] ** 0.5
+        growth = (z / rules.TARGET_HALF_WIDTH) ** 2 * variances[table.shares_of or "population"]
         precision["rows_needed"] = np.ceil(n * growth).astype(int).tolist()
     return precision
 
@@ -268,7 +267,6 @@ def _look_at_rows(
     names: Sequence[Any] | None,
     index: Ints | None,
     table: ClassPriors,
-    sampling: str,
     random_state: Any,
 ) -> tuple[AlikeTest | None, str | None, dict[Any, float]]:
     """Test whether classes look alike, or say why not; find columns that tell the bag."""
@@ -278,5 +276,5 @@ def _look_at_rows(
         return None, "no rows were given", {}
     sample = RowSample.draw(rows, index, table, random_state)
     copies = sample.copies(names)
-    result = sample.test(names, sampling)
+    result = sample.test(names)
     return (None, result, copies) if isinstance(result, str) else (result, None, copies)

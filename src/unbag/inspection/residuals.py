@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from unbag.priors import RANK_TOLERANCE, ClassPriors, ShareErrors
+from unbag.priors import RANK_TOLERANCE, ClassPriors, SharesOf
 
 __all__ = ["Residuals", "bag_features", "bag_means", "residual_test"]
 
@@ -39,8 +39,8 @@ class Residuals:
         gives, 1 on average.
     n_features, n_rows
         How many features and rows were used.
-    sampling
-        How the variance of bag means was taken, "iid" or "exact".
+    shares_of
+        What the shares were taken to be of, "rows" or "population".
     """
 
     p_value: float
@@ -51,12 +51,10 @@ class Residuals:
     bags: list[tuple[Any, float]]
     n_features: int
     n_rows: int
-    sampling: str
+    shares_of: SharesOf
 
 
-def residual_test(
-    features: Floats, sizes: Ints, table: ClassPriors, errors: ShareErrors | None, sampling: str
-) -> Residuals:
+def residual_test(features: Floats, sizes: Ints, table: ClassPriors) -> Residuals:
     """Test whether means of whitened features, (n, d) bag by bag, are mixes of class means."""
     (n, d), n_bags = features.shape, len(sizes)
     means, covariances = _moments(features, sizes)  # (M, d), (M, d, d)
@@ -68,12 +66,14 @@ def residual_test(
     inverse = (right.T / sigma) @ left.T * root  # (K, M), from bag means to class means
     class_means = inverse @ means  # (K, d)
 
-    if sampling == "exact":
+    shares_of: SharesOf = "population"
+    if table.shares_of == "rows":
         within = _within_class_covariances(covariances, sizes, table, class_means, inverse)
-        sampling, covariances = ("iid", covariances) if within is None else ("exact", within)
-    if errors is not None:
-        apart = class_means - (errors.weights @ class_means)[:, None]  # (M, K, d)
-        noise = np.einsum("mk,mki,mkj->mij", errors.variances, apart, apart)
+        if within is not None:
+            shares_of, covariances = "rows", within
+    if table.errors is not None:
+        apart = class_means - (table.errors.weights @ class_means)[:, None]  # (M, K, d)
+        noise = np.einsum("mk,mki,mkj->mij", table.errors.variances, apart, apart)
         covariances = covariances + sizes[:, None, None] * noise
 
     traces = np.trace(covariances, axis1=1, axis2=2)  # (M,)
@@ -102,7 +102,7 @@ def residual_test(
         bags=[(table.bag_ids[[m]].tolist()[0], float(ratios[m])) for m in worst],
         n_features=d,
         n_rows=n,
-        sampling=sampling,
+        shares_of=shares_of,
     )
 
 

@@ -158,7 +158,7 @@ def _shape_reasons(f: Findings) -> list[str]:
 
 def _width_reasons(f: Findings) -> tuple[list[str], list[str]]:
     """Say if too few rows would leave the accuracy too uncertain."""
-    width = f.half_width_exact if f.sampling == "exact" else f.half_width
+    width = f.half_width_exact if f.shares_of == "rows" else f.half_width
     if width is None or f.n_rows is None or width <= WIDE_HALF_WIDTH:
         return [], []
     factor = (width / WIDE_HALF_WIDTH) ** 2
@@ -281,7 +281,7 @@ def _notes(f: Findings) -> list[str]:
         notes.append(
             f"It was not tested whether rows of a class look alike in all bags: {f.alike_untested}."
         )
-    elif f.alike is not None and f.alike.sampling != f.sampling:
+    elif f.alike and f.shares_of == "rows" and f.alike.shares_of == "population":
         notes.append(
             "The test whether rows of a class look alike took rows as drawn at random, since class "
             "means are too uncertain here. With exact counts it is too careful."

@@ -161,4 +161,4 @@ def _equal_means(probabilities: Floats, sizes: Ints, table: ClassPriors) -> floa
     if features.shape[1] == 0:  # the same for all rows of a bag
         return 1.0 if (probabilities == probabilities[0]).all() else 0.0
     one = ClassPriors(np.ones((len(sizes), 1)), table.bag_ids)
-    return residual_test(features, sizes, one, None, "iid").p_value
+    return residual_test(features, sizes, one).p_value

@@ -12,7 +12,13 @@ from unbag.priors.errors import (
     read_shares_of,
 )
 from unbag.priors.generators import asymmetric, non_square, perturb, symmetric
-from unbag.priors.shares import ILL_CONDITIONED, check_test_prior, prior_shift, risk_weights
+from unbag.priors.shares import (
+    ILL_CONDITIONED,
+    check_test_prior,
+    prior_shift,
+    priors_as_told,
+    risk_weights,
+)
 from unbag.priors.table import RANK_TOLERANCE, ClassPriors
 
 __all__ = [
@@ -28,6 +34,7 @@ __all__ = [
     "non_square",
     "perturb",
     "prior_shift",
+    "priors_as_told",
     "read_shares_of",
     "risk_weights",
     "symmetric",

@@ -12,12 +12,25 @@ from numpy.typing import ArrayLike, NDArray
 
 from unbag.exceptions import ConditioningWarning
 from unbag.ids import index_ids, match_ids
+from unbag.priors.errors import SharesOf, read_shares_of
 from unbag.priors.table import SUM_TOLERANCE, ClassPriors
-from unbag.validation import as_float_array, detached, invalid, shorten
+from unbag.validation import as_float_array, detached, invalid, shorten, warn_replaced
 
-__all__ = ["ILL_CONDITIONED", "check_test_prior", "prior_shift", "risk_weights"]
+__all__ = ["ILL_CONDITIONED", "check_test_prior", "prior_shift", "priors_as_told", "risk_weights"]
 
 ILL_CONDITIONED = 100.0  # condition number of Θ above which its inverse magnifies noise much
+
+
+def priors_as_told(
+    priors: Any, shares_of: SharesOf | None, sampling: str | None, prior_errors: Any
+) -> ClassPriors:
+    """Read class priors with what arguments say of their shares, the replaced ones too."""
+    table = ClassPriors.of(priors).with_errors(shares_of=read_shares_of(shares_of, sampling))
+    if prior_errors is None:
+        return table
+    new = "priors=ClassPriors.of(priors).with_errors(errors)"
+    warn_replaced("prior_errors", new, stacklevel=4)
+    return table.with_errors(prior_errors)
 
 
 def check_test_prior(

@@ -1,11 +1,9 @@
 """From files to a saved model with its evaluation and report."""
 
-import functools
 import json
 import os
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,7 @@ from unbag.estimator import UnbagClassifier
 from unbag.estimator.folder import staged
 from unbag.estimator.saving import write_model
 from unbag.evaluation import Evaluation
-from unbag.exceptions import UnbagError
-from unbag.files import discard, discarded, write_whole
+from unbag.files import write_whole
 from unbag.inspection import Inspection
 from unbag.priors import SharesOf, read_shares_of, risk_weights
 from unbag.reporting import ModelVerdict
@@ -40,6 +37,7 @@ from unbag.workflow.reading import (
     shares_by_class,
 )
 from unbag.workflow.settings import check_intervals, check_settings, check_shares, make_classifier
+from unbag.workflow.trials import kept_trials, naming_the_cause
 from unbag.workflow.work import work_folder
 
 __all__ = ["TrainedModel", "fit_files", "tune_files"]
@@ -252,7 +250,7 @@ def tune_files(
     with _run(arguments) as run:
         clf = make_classifier({**options, "priors": run.inputs.bags().priors})
         _adapt(clf, run.inputs)
-        with _naming_the_cause():
+        with naming_the_cause():
             result = tune(
                 run.inputs.bags(),
                 None,
@@ -261,7 +259,7 @@ def tune_files(
                 scoring=scoring,
                 validation_size=validation_share,
                 evaluation_size=evaluation_share,
-                storage=storage or _storage(optuna, run.work / "trials.db"),
+                storage=storage or kept_trials(optuna, run.work / "trials.db"),
                 at_once=at_once,
                 random_state=seed,
                 verbose=verbose,
@@ -345,41 +343,6 @@ def _run(arguments: Mapping[str, Any]) -> Iterator[_Run]:
         inputs = read_training_inputs(**read, cache=work / "rows")
         inspection = inspect_rows(inputs, arguments["seed"], level=arguments["level"])
         yield _Run(arguments, config, work, inputs, inspection)
-
-
-def _storage(optuna: Any, file: Path) -> Any:
-    """Keep trials in a SQLite file of any name: an address could not hold signs such as ? and %."""
-    if os.path.lexists(file) and not _is_database(file):
-        discard(file)
-        discarded(f"The file of trials {file}", "was damaged")
-    connect = functools.partial(sqlite3.connect, file, check_same_thread=False)
-    return optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect})
-
-
-@contextmanager
-def _naming_the_cause() -> Iterator[None]:
-    """Make an OSError of what SQLite could not do, such as to write to a full disk."""
-    try:
-        yield
-    except UnbagError:  # it names the cause already
-        raise
-    except Exception as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, sqlite3.Error):
-            cause = cause.__cause__ or cause.__context__
-        if cause is None:
-            raise
-        raise OSError(f"The trials cannot be kept: {cause}.") from None
-
-
-def _is_database(file: Path) -> bool:
-    if file.is_symlink():
-        return False
-    try:
-        with closing(sqlite3.connect(file)) as connection:
-            return bool(connection.execute("PRAGMA quick_check").fetchone() == ("ok",))
-    except sqlite3.Error:
-        return False
 
 
 def _named(arguments: Mapping[str, Any]) -> dict[str, Any]:

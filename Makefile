@@ -21,15 +21,18 @@ docs: $(SITE_READY)
 	$(BIN)/python -m sphinx -W -n -q -b html docs docs/_build/html
 
 # A hundred thousand cases by default: make fuzz FUZZ_CASES=1000 FUZZ_SEED=7
+# The third of ten parts of them: make fuzz FUZZ_SEED=7 FUZZ_PART=3/10
 FUZZ_CASES ?= 100000
 FUZZ_SEED ?= $(shell date +%Y%m%d)
+FUZZ_PART ?= 1/1
+export FUZZ_CASES FUZZ_SEED FUZZ_PART
 fuzz: $(READY)
-	FUZZ_CASES=$(FUZZ_CASES) FUZZ_SEED=$(FUZZ_SEED) $(BIN)/pytest -n 0 tests/fuzz
+	$(BIN)/pytest -n 0 tests/fuzz
 
 # The share of lines that the fuzzing reaches: make fuzz-coverage FUZZ_CASES=5000
 FUZZED := io estimator cli workflow
 fuzz-coverage: $(READY)
-	FUZZ_CASES=$(FUZZ_CASES) FUZZ_SEED=$(FUZZ_SEED) $(BIN)/coverage run --source=src/unbag -m pytest -n 0 tests/fuzz
+	$(BIN)/coverage run --source=src/unbag -m pytest -n 0 tests/fuzz
 	@for part in $(FUZZED); do \
 		echo "$$part: $$($(BIN)/coverage report --include="src/unbag/$$part/*" --format=total) % of lines"; \
 	done

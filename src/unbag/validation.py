@@ -3,6 +3,7 @@
 import datetime
 import importlib
 import warnings
+from collections import Counter
 from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
@@ -26,6 +27,7 @@ __all__ = [
     "is_frame",
     "is_table",
     "reads_tables",
+    "repeated",
     "shorten",
     "warn_replaced",
 ]
@@ -63,6 +65,17 @@ def shorten(values: Iterable[object], limit: int = 5) -> str:
     ]
     shown = ", ".join(items[:limit])
     return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """List the names that occur more than once.
+
+    Examples
+    --------
+    >>> repeated(["b", "a", "b"])
+    ['b']
+    """
+    return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def _cut(text: str, limit: int) -> str:

@@ -8,9 +8,12 @@ import pytest
 import torch
 from fuzzing import outcome, seeds, sweep
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
 
 import unbag
-from unbag import Bags, ClassPriors, UnbagClassifier, make_bags, tune
+from unbag import Bags, ClassPriors, UnbagClassifier, load_model, make_bags, tune
+from unbag.exceptions import InvalidInputError, ModelFolderError
+from unbag.priors import ShareErrors
 
 NAMES = np.array(["a", "b", "c", "d"])
 ODD_ROWS = [
@@ -177,13 +180,39 @@ SETTINGS = {
     "precision": ["float32", "float64", "x"],
     "random_state": [0, None, -1, 2**70, "x"],
     "early_stopping": [True, False, 1],
+    "learner": ["linear", "x", None, 3, LogisticRegression(), LogisticRegression],
+    "time_limit": [60, 1e-9, 0, -1, np.nan, np.inf, "x", 2**70],
 }
 SEARCHES = [None, {}, [1], 3, {"epochs": [1]}, {"width": (1, 4)}, {"width": (4, 1)}, {1: [1]},
             {"method": ["x"]}, {"method": ["prop", "u-prr"]}, {"learning_rate": (0, 1, "log")},
             {"learning_rate": (1e-3, "x")}, {"dropout": []}, {"x": [1]}]  # fmt: skip
 
 
-def test_fits():
+ERRORS = [
+    lambda _: None,
+    lambda _: None,
+    lambda theta: ShareErrors.from_rows([50] * len(theta)),
+    lambda theta: ShareErrors.laplace([0.05] * len(theta)),
+    lambda theta: np.full(theta.shape, 0.1),
+]
+
+
+def drawn_labels(rng: random.Random, k: int, n: int):
+    """Classes of a few rows, and sometimes what is none."""
+    labels = [rng.randrange(k) if rng.random() < 0.2 else None for _ in range(n)]
+    odd = rng.choice([None, None, "x", -1, k, 0.5, np.nan, "short", "all"])
+    if odd == "short":
+        return labels[:-1]
+    if odd == "all":
+        return rng.choice([[], "x", 5, [None] * n, [[1]] * n])
+    if odd is not None:
+        labels[rng.randrange(n)] = odd
+    return labels
+
+
+def test_fits(tmp_path):
+    place = tmp_path
+
     def check(case) -> bool:
         (X, index, theta, rng, odd, _), form = case
         rng2 = random.Random(int(rng.integers(2**32)))
@@ -196,10 +225,24 @@ def test_fits():
             given = rng2.choice(ODD_ROWS)
         elif odd == "ids":
             ids = rng2.choice(ODD_IDS)
-        priors = ClassPriors(theta, NAMES[: len(theta)])
-        fit, error = outcome(lambda: UnbagClassifier(priors, **options).fit(given, ids))
+        priors = ClassPriors(theta, NAMES[: len(theta)], errors=rng2.choice(ERRORS)(theta))
+        labels = drawn_labels(rng2, theta.shape[1], len(X)) if rng2.random() < 0.3 else None
+        if options.get("learner") is not None or labels is not None:
+            options |= {"method": rng2.choice(["tables", "crossfit", "prop"]), "model": None}
+            options = {name: value for name, value in options.items() if value is not None}
+        fit, error = outcome(
+            lambda: UnbagClassifier(priors, **options).fit(given, ids, labels=labels)
+        )
         if error is not None:
             return False
+        if fit.method_ == "tables":  # the same numbers from a folder
+            try:
+                saved = fit.save(place / "model")
+            except (InvalidInputError, ModelFolderError):
+                saved = None
+            if saved is not None and odd is None:
+                again = load_model(saved).predict_proba(given)
+                np.testing.assert_array_equal(again, fit.predict_proba(given))
         chances, error = outcome(lambda: fit.predict_proba(given))
         if error is None:
             assert chances.shape == (len(X), theta.shape[1])

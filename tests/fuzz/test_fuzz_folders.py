@@ -6,17 +6,22 @@ import os
 import random
 import shutil
 import sys
+import warnings
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
-from fuzzing import content, outcome, seeds, sweep
+from fuzzing import CASES, content, outcome, seeds, sweep
 from hypothesis import strategies as st
 
 from unbag import load_model
+from unbag.workflow import fit_files, show_model
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
 WEIGHTS = "model.safetensors"
 FILES = ("model.json", WEIGHTS, "encoding.json")
+REPORT = "report.json"
 VALUES = [
     None,
     True,
@@ -126,15 +131,39 @@ def rehash(folder) -> None:
         return  # no longer a description
 
 
+def good_models(folder) -> list[str]:
+    """A network; in long runs a forest of a table of dates and texts, whose shares have errors."""
+    if CASES < 2000:
+        return ["model"]
+    rows = pa.parquet.read_table(folder / "rows.parquet")
+    n, rng = len(rows), random.Random(0)
+    words = ["cheap", "near the sea", "old", "quiet", "with a view", "new"]
+    texts = [" ".join(rng.sample(words, 3)) + f" {i}" for i in range(n)]
+    days = [f"2024-{1 + i % 12:02d}-{1 + i % 28:02d}" for i in range(n)]
+    path = folder / "odd.parquet"
+    pa.parquet.write_table(rows.append_column("text", [texts]).append_column("day", [days]), path)
+    shares = (folder / "shares.csv").read_text().splitlines()
+    with_errors = [f"{line},{100 if i else 'rows_counted'}" for i, line in enumerate(shares)]
+    (folder / "errors.csv").write_text("\n".join(with_errors))
+    options = {"bag": "district", "method": "tables", "learner": "trees"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit_files(path, priors=folder / "errors.csv", output=folder / "forest", **options)
+    return ["model", "forest"]
+
+
 def test_model_folders(folder, tmp_path):
-    good = {name: (folder / "model" / name).read_bytes() for name in FILES}
+    names = good_models(folder)
+    models = [{f: (folder / m / f).read_bytes() for f in (*FILES, REPORT)} for m in names]
     place, victim = tmp_path / "changed", tmp_path / "victim"
-    victim.write_bytes(good["model.json"])
-    X = np.random.default_rng(0).normal(size=(20, *load_model(folder / "model").row_shape_))
+    victim.write_bytes(models[0]["model.json"])
+    shapes = [load_model(folder / m).row_shape_ for m in names]
+    drawn = [np.random.default_rng(0).normal(size=(20, *shape)) for shape in shapes]
 
     def check(case) -> bool:
         kinds, name, again, number = case
         rng = random.Random(number)
+        good, X = models[number % len(models)], drawn[number % len(models)]
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
         for file, data in good.items():
@@ -146,10 +175,13 @@ def test_model_folders(folder, tmp_path):
             rehash(place)
         before = content(place)
         clf, error = outcome(lambda: load_model(place))
+        if number % 8 < 2:
+            _, other = outcome(lambda: str(show_model(place)))
+            assert (other is None) == (error is None)
         if error is None:
             chances, error = outcome(lambda: clf.predict_proba(X.astype(np.float32)))
         assert content(place) == before
-        assert victim.read_bytes() == good["model.json"]
+        assert victim.read_bytes() == models[0]["model.json"]
         if error is not None:
             return False
         assert np.isfinite(chances).all()
@@ -159,7 +191,7 @@ def test_model_folders(folder, tmp_path):
     kinds = st.lists(st.sampled_from(DAMAGE), min_size=1, max_size=2)
     cases = st.tuples(
         st.one_of(st.just(["none"]), st.just(["none"]), kinds),
-        st.sampled_from(FILES),
+        st.sampled_from([*FILES, *FILES, REPORT]),
         st.booleans(),
         seeds(),
     )

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from unbag import ClassPriors
 from unbag.io import read_priors
+from unbag.priors import ShareErrors
 
 BAGS = ["north", "south", "007", "1", "a b", "Ü", "x;y", 'q"', "2024-05-01", "NA", "l\nb", "-3"]
 CLASSES = ["yes", "no", "maybe", "<b>", "c d", "ß", "class 4", "0"]
@@ -66,6 +67,7 @@ def priors_files(draw):
         ]
         rng.shuffle(pairs)
         rows = [["bag", "class", "value"], *pairs]
+    told = add_errors(rows, unit, rng) if form == "wide" and rng.random() < 0.3 else None
     if damage == "cell":
         rows[rng.randrange(1, len(rows))][rng.randrange(1, len(rows[0]))] = rng.choice(WRONG)
     elif damage == "row":
@@ -84,7 +86,40 @@ def priors_files(draw):
     if damage in ("cut", "byte"):
         place = rng.randrange(len(data))
         data = data[:place] + (bytes([rng.randrange(256)]) + data[place + 1 :]) * (damage == "byte")
-    return f"shares.{kind}", data, bags, classes, theta, damage
+    return f"shares.{kind}", data, bags, classes, theta, damage, told
+
+
+def add_errors(rows: list[list[str]], unit: str, rng: random.Random):
+    """Add columns of errors; what they say per bag: how it was told, and numbers as shares."""
+    kind = rng.choice(["rows_counted", "laplace_scale", "gaussian_scale", "error"])
+    whole, sign = {"shares": 1, "percent": 100, "percent signs": 100, "counts": 7000}[unit], ""
+    sign = "%" if unit == "percent signs" and kind != "rows_counted" else ""
+    numbers = [rng.choice([2, 3, 5, 10]) for _ in rows[1:]]
+    if kind == "rows_counted":
+        whole = 1
+    elif unit == "shares":
+        numbers = [Decimal(n) / 64 for n in numbers]
+    names = [f"{name}_error" for name in rows[0][1:]] if kind == "error" else [kind]
+    rows[0] += names
+    for row, number in zip(rows[1:], numbers, strict=True):
+        row += [f"{number}{sign}"] * len(names)
+    if rng.random() < 0.2:  # what came there is refused, or as it is written
+        rows[rng.randrange(1, len(rows))][-1] = rng.choice(WRONG)
+        return None
+    return kind, [float(number) / whole for number in numbers]
+
+
+def check_errors(priors: ClassPriors, order: list[int], told) -> None:
+    kind, numbers = told
+    make = {
+        "rows_counted": ShareErrors.from_rows,
+        "laplace_scale": ShareErrors.laplace,
+        "gaussian_scale": ShareErrors.gaussian,
+        "error": lambda n: np.repeat(np.array(n)[:, None], len(priors.classes), 1),
+    }[kind]
+    values = priors.values[order]
+    expected = ClassPriors(values, errors=make(numbers)).errors.standard_errors
+    np.testing.assert_allclose(priors.errors.standard_errors[order], expected, atol=1e-12)
 
 
 def _cell(part: int, unit: str, comma: bool) -> str:
@@ -119,7 +154,7 @@ def check_shares(priors: ClassPriors) -> None:
 
 def test_priors_files(tmp_path):
     def check(case) -> bool:
-        name, data, bags, classes, theta, damage = case
+        name, data, bags, classes, theta, damage, told = case
         (tmp_path / name).write_bytes(data)
         read, error = outcome(lambda: read_priors(tmp_path / name))
         if error is not None:
@@ -130,6 +165,8 @@ def test_priors_files(tmp_path):
             order = [texts.index(bag) for bag in bags]
             places = [list(read.priors.classes).index(name) for name in classes]
             np.testing.assert_allclose(read.priors.values[order][:, places], theta, atol=1e-12)
+            if told is not None:
+                check_errors(read.priors, order, told)
         return True
 
     sweep("priors files", priors_files(), check)

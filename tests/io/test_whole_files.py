@@ -208,3 +208,77 @@ def test_bombs_are_refused(tables, monkeypatch, name):
     monkeypatch.setattr(packed, "MAX_EXPANSION", 20)
     with pytest.raises(InvalidInputError, match="content that is at most 20 times larger than"):
         read_rows(tables / name, bag="district")
+
+
+@pytest.mark.parametrize("signs", ["[]", "{}"])
+@pytest.mark.parametrize("gap", ["", "\n"])
+def test_values_in_one_another_are_bounded(tmp_path, signs, gap):
+    """Arrow's parser calls itself for each, and the whole process ended."""
+    opening = "[" if signs == "[]" else '{"a":'
+    path = tmp_path / "a.jsonl"
+    deep = f'{{"bag": "a", "x": {(opening + gap) * 300_000}1{signs[1] * 300_000}}}\n'
+    path.write_text('{"bag": "]]}}", "x": 1}\n' * 3 + deep)
+    with pytest.raises(InvalidInputError, match="in one another at most 64 deep, got more"):
+        read_rows(path, bag="bag")
+    path.write_text('{"bag": "a", "x": 1, "y": "[[[["}\n{"bag": "b", "x": 2, "y": "\\"["}\n' * 100)
+    assert TableFiles(path).n_rows == 200
+
+
+def test_a_row_of_json_that_is_too_long_is_told(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"bag": "a", "x": "x" * (2 << 20)}) + "\n")
+    assert TableFiles(path).n_rows == 1
+    path.write_text(json.dumps({"bag": "a", "x": "x" * (9 << 20)}) + "\n{}\n")
+    with pytest.raises(InvalidInputError, match="got a row longer than 4 MB"):
+        TableFiles(path)
+
+
+def test_a_sheet_of_more_cells_than_bytes_is_refused(tables):
+    """One cell at the right end of every row makes rows of 16,384 cells."""
+    content = members(tables / "rows.xlsx")
+    rows = "".join(f'<row r="{i}"><c r="XFD{i}"><v>1</v></c></row>' for i in range(1, 30_000))
+    content[SHEET] = XML.format(f"<sheetData>{rows}</sheetData>").encode()
+    pack(tables / "rows.xlsx", content)
+    with pytest.raises(InvalidInputError, match="a sheet of fewer cells than bytes"):
+        TableFiles(tables / "rows.xlsx")
+
+
+@pytest.mark.parametrize(
+    ("name", "reader"),
+    [
+        ("rows.feather", "pyarrow.feather.read_table"),
+        ("rows.jsonl", "pyarrow.json.read_json"),
+        ("rows.parquet", "pyarrow.parquet.ParquetFile"),
+        ("rows.parquet", "unbag.io.parquet_file._check_text"),
+        ("rows.parquet", "unbag.io.table_part.as_plain"),
+    ],
+)
+def test_too_little_memory_is_not_a_broken_file(tables, monkeypatch, name, reader):
+    def fail(*_, **__):
+        raise pa.ArrowMemoryError("malloc of size 64 failed")
+
+    monkeypatch.setattr(reader, fail)
+    with pytest.raises(MemoryError):
+        read_rows(tables / name, bag="district")
+
+
+def test_the_time_to_look_at_columns_grows_with_their_number(tmp_path, monkeypatch):
+    """Lists of all names were made for every name."""
+    n, asked = 300, []
+    path = tmp_path / "a.parquet"
+    pa.parquet.write_table(pa.table({f"c{i}": [0.0, 1.0] for i in range(n)}), path)
+    inner = TableFiles(path).schema
+
+    class Schema:
+        def __getattr__(self, name):
+            asked.append(name)
+            return getattr(inner, name)
+
+        def __iter__(self):
+            return iter(inner)
+
+    table = TableFiles(path)
+    monkeypatch.setattr(table, "schema", Schema())
+    list(table.batches())
+    read_rows(path).encoding.check_schema(Schema())
+    assert asked.count("names") < 10

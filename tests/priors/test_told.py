@@ -67,6 +67,14 @@ def test_every_way_to_tell_errors(tmp_path, form, columns, errors):
             {"rows_counted": [50, 50], "laplace_scale": [1, 1]},
             "errors of the shares must be told in one way, got columns of 'rows_counted', 'lapl",
         ),
+        ({"rows_counted": ["50%", "9"]}, "numbers without percent signs, got '50%'; write the"),
+        ({"laplace_scale": ["2%", "1"]}, "numbers without percent signs, got '2%'; write the"),
+        ({"rows_counted": [50, None]}, "column 'rows_counted' must be of a number in every row"),
+        ({"yes_error": ["x", 1], "no_error": [1, 1]}, "'yes_error' must be of a number.*got 'x'"),
+        (
+            {"rows_counted": ["12.500", "900"]},
+            "whole numbers without thousands marks, got '12.500'",
+        ),
         ({"shares_of": ["rows", "population"]}, "the same for all bags, got 'rows', 'population'"),
         ({"shares_of": ["census", "census"]}, "shares_of must be one of 'rows', 'population'"),
     ],
@@ -74,6 +82,18 @@ def test_every_way_to_tell_errors(tmp_path, form, columns, errors):
 def test_what_cannot_be_read_is_refused(tmp_path, columns, message):
     with pytest.raises(InvalidInputError, match=message):
         read(tmp_path, "csv", columns)
+
+
+def test_errors_have_percent_signs_where_shares_have_them(tmp_path):
+    path = tmp_path / "shares.csv"
+    text = "bag,yes,no,laplace_scale\nn,30%,70%,2{0}\ns,60%,40%,1{0}\n"
+    path.write_text(text.format("%"))
+    expected = PLAIN.with_errors(ShareErrors.laplace([0.02, 0.01])).errors
+    found = read_priors(path).priors.errors
+    np.testing.assert_allclose(found.variances, expected.variances)
+    path.write_text(text.format(""))
+    with pytest.raises(InvalidInputError, match="of numbers with percent signs, got '2', '1'"):
+        read_priors(path)
 
 
 def test_the_long_form_tells_no_errors(tmp_path):

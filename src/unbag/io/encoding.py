@@ -232,7 +232,8 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Refuse a table that lacks a column, or has one of another kind than in training."""
-        missing = [name for name in self.columns if name not in schema.names]
+        known = set(schema.names)
+        missing = [name for name in self.columns if name not in known]
         if missing:
             got = f"none called {shorten(missing)}"
             remedy = f"it has {shorten(schema.names, limit=20)}."

@@ -8,7 +8,7 @@ import pyarrow as pa
 from unbag.io.column_types import plain_type
 from unbag.io.table_part import cast_batch
 from unbag.io.tables import Table
-from unbag.validation import arrow_table, invalid, shorten
+from unbag.validation import arrow_table, invalid, repeated, shorten
 
 __all__ = ["FrameTable"]
 
@@ -32,7 +32,7 @@ class FrameTable(Table):
         self._name = name
         self._table: pa.Table = arrow_table(name, frame)
         names = self._table.column_names
-        if twice := sorted({column for column in names if names.count(column) > 1}):
+        if twice := repeated(names):
             got = f"{shorten(twice)} more than once"
             raise invalid(f"columns of {name}", "of different names", got, "rename some.")
         self.schema = pa.schema(

@@ -109,6 +109,8 @@ def _columns_of_ids(table: FrameTable, ids: NDArray[Any]) -> list[str]:
             rows = [batch.column(0) for batch in table.batches([field.name])]
             if pa.chunked_array(rows, field.type).equals(pa.chunked_array([same])):
                 found.append(field.name)
+        except MemoryError:
+            raise
         except pa.ArrowException:  # ids of another kind, or of several
             continue
     return found

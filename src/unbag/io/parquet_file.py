@@ -78,6 +78,8 @@ class ParquetTable:
                     skip_rows -= skipped
                     if skipped < len(batch):
                         yield batch.slice(skipped)
+            except MemoryError:  # which Arrow's is, too
+                raise
             except _BROKEN as error:
                 raise self._broken(error) from None
 
@@ -87,6 +89,8 @@ class ParquetTable:
                 filesystem = self.path.filesystem
                 return pq.ParquetFile(self._place, filesystem=filesystem, pre_buffer=True)
             return pq.ParquetFile(self.path, pre_buffer=False, buffer_size=self._buffer)
+        except MemoryError:
+            raise
         except _BROKEN as error:
             raise self._broken(error) from None
 

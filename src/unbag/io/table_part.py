@@ -118,6 +118,8 @@ def cast_batch(
             is_time = pa.types.is_timestamp(field.type)
             array = as_plain(batch.column(field.name))
             arrays.append(array.cast(field.type, safe=is_time))
+        except MemoryError:  # which Arrow's is, too
+            raise
         except pa.ArrowException as error:
             got = " ".join(str(error).split())[:200]
             raise invalid(f"column {field.name!r} of {where}", str(field.type), got) from None

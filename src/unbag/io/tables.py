@@ -18,7 +18,7 @@ from unbag.io.stores import Fetched, StoredFile
 from unbag.io.table_part import FileTable, TablePart
 from unbag.io.where import Condition, parse_condition
 from unbag.io.whole_files import WHOLE, Decompressed, WholeTable
-from unbag.validation import check_number, invalid, shorten
+from unbag.validation import check_number, invalid, repeated, shorten
 
 __all__ = ["Table", "TableFiles", "batch_rows_of"]
 
@@ -57,12 +57,12 @@ class Table(ABC):
         """Refuse names that are no columns of this table."""
         if isinstance(columns, str) or not all(isinstance(column, str) for column in columns):
             raise invalid(name, "a sequence of column names", repr(columns))
-        unknown = [column for column in columns if column not in self.schema.names]
+        known = set(self.schema.names)
+        unknown = [column for column in columns if column not in known]
         if unknown:
             remedy = f"the table has {shorten(self.schema.names, limit=20)}."
             raise invalid(name, "in the table", f"unknown {shorten(unknown)}", remedy)
-        twice = sorted({column for column in columns if list(columns).count(column) > 1})
-        if twice:
+        if twice := repeated(columns):
             raise invalid(name, "different columns", f"{shorten(twice)} more than once")
 
     def batches(
@@ -301,8 +301,7 @@ def batch_rows_of(width: int) -> int:
 
 
 def _check_names(path: Path | StoredFile, names: Sequence[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    if twice := repeated(names):
         got = f"{shorten(twice)} more than once"
         raise invalid(f"columns of {path}", "of different names", got, "rename or remove some.")
 

@@ -3,6 +3,7 @@
 import datetime
 import gzip
 import itertools
+import re
 import shutil
 import tempfile
 import warnings
@@ -14,12 +15,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.json
 
 from unbag.exceptions import InvalidInputError
 from unbag.io.column_types import plain_type
+from unbag.io.csv_text import BLOCK
 from unbag.io.packed import check_expansion
 from unbag.validation import import_optional, invalid
 
@@ -29,6 +32,8 @@ EXCEL = (".xlsx",)
 _EMPTY = (None, "")
 _PART = 1 << 20  # bytes unpacked at a time
 _MOST_ROWS = 1 << 20  # of a sheet
+_DEEPEST = 64  # lists and objects in one another; the parser calls itself for each
+_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
 
 
 class WholeTable:
@@ -51,6 +56,8 @@ class WholeTable:
             table = read(path)
             _ = table.schema.names  # they may be no UTF-8
             table.validate(full=True)  # Arrow trusts offsets, which in a damaged file lead anywhere
+        except (InvalidInputError, MemoryError):
+            raise
         except (pa.ArrowException, OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
             got = " ".join(str(error).split())[:200].rstrip(".")
             raise invalid(f"table {path}", f"a readable {kind} file", got) from None
@@ -112,7 +119,7 @@ def read_excel(path: Path) -> tuple[list[str], list[list[Any]]]:
                 sheet = book.worksheets[0]
                 sheet.reset_dimensions()  # some programs write too small ones
                 with closing(sheet.iter_rows(values_only=True)) as given:
-                    rows = list(filter(_has_value, itertools.islice(given, _MOST_ROWS)))
+                    rows = list(_filled_rows(path, itertools.islice(given, _MOST_ROWS), size))
                     is_longer = next(given, None) is not None
             finally:
                 book.close()
@@ -132,9 +139,19 @@ def read_excel(path: Path) -> tuple[list[str], list[list[Any]]]:
     return names, cells
 
 
-def _has_value(row: Sequence[Any]) -> bool:
-    """Whether a row is not blank."""
-    return any(cell not in _EMPTY for cell in row)
+def _filled_rows(path: Path, rows: Iterator[Sequence[Any]], size: int) -> Iterator[Sequence[Any]]:
+    """Give the rows that are not blank; ``size`` is that of the content in bytes.
+
+    A row reaches to its last cell, however few are before it. More cells than bytes are in no real
+    sheet, and would fill the memory.
+    """
+    most, cells = max(size, _PART), 0
+    for row in rows:
+        cells += len(row)
+        if cells > most:
+            raise invalid(f"table {path}", "a sheet of fewer cells than bytes", "more cells")
+        if any(cell not in _EMPTY for cell in row):
+            yield row
 
 
 def _excel_table(path: Path) -> pa.Table:
@@ -155,7 +172,28 @@ def _one_kind(cells: list[Any]) -> pa.Array:
 
 
 def _read_json(path: Path) -> pa.Table:
-    return pyarrow.json.read_json(path)
+    _check_depth(path)
+    try:
+        return pyarrow.json.read_json(path, pyarrow.json.ReadOptions(block_size=BLOCK))
+    except pa.ArrowInvalid as error:
+        if "straddling" not in str(error):
+            raise
+        got = f"a row longer than {BLOCK >> 20} MB"
+        raise invalid(f"table {path}", "a JSON lines file of one row per line", got) from None
+
+
+def _check_depth(path: Path) -> None:
+    """Refuse a file that would take more of the stack than there is."""
+    depth = 0
+    with path.open("rb") as file:
+        while lines := file.readlines(_PART):
+            signs = np.frombuffer(_TEXT.sub(b"", b"".join(lines)), dtype=np.uint8)
+            opens, closes = (np.isin(signs, np.frombuffer(s, np.uint8)) for s in (b"[{", b"]}"))
+            steps = opens.astype(np.int64) - closes
+            if len(steps) and depth + steps.cumsum().max() > _DEEPEST:
+                allowed = f"lists and objects in one another at most {_DEEPEST} deep"
+                raise invalid(f"table {path}", allowed, "more")
+            depth += int(steps.sum())
 
 
 def _read_feather(path: Path) -> pa.Table:

@@ -43,7 +43,9 @@ class SharesTable:
     def arguments(self) -> dict[str, Any]:
         """Arguments of ClassPriors."""
         names = {"values": self.values, "bag_ids": self.bag_ids, "classes": self.classes}
-        return {**names, "normalize": True, **self.told.arguments(self.classes, self.values)}
+        signs = any(column.signs.any() for column in self.sources)
+        told = self.told.arguments(self.classes, self.values, percent_signs=signs)
+        return {**names, "normalize": True, **told}
 
 
 def read_table(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unbag.priors.cells import Column
+from unbag.priors.cells import Column, grouped_digits
 from unbag.priors.errors import ShareErrors
 from unbag.validation import invalid, shorten
 
@@ -23,23 +23,34 @@ class Told:
     per_bag: dict[str, Column] = field(default_factory=dict)
     per_class: dict[str, dict[Any, Column]] = field(default_factory=dict)  # by kind and class
 
-    def arguments(self, classes: list[Any], values: NDArray[np.float64]) -> dict[str, Any]:
+    def arguments(
+        self, classes: list[Any], values: NDArray[np.float64], *, percent_signs: bool
+    ) -> dict[str, Any]:
         """Arguments ``errors`` and ``shares_of`` of ClassPriors, for values (M, K) of a table.
 
-        Errors have the unit of the values: shares, percent or counts.
+        Errors have the unit of the values: shares, percent (with or without signs) or counts.
         """
         totals = values.sum(1)
         found: dict[str, Any] = {}
         if "rows_counted" in self.per_bag:
-            rows = self.per_bag["rows_counted"].numbers
-            found["rows_counted"] = ShareErrors.from_rows(rows)
+            rows = self.per_bag["rows_counted"]
+            numbers = _numbers(rows, percent_signs=False)
+            if rows.from_csv and (grouped := grouped_digits([rows])):
+                remedy = "write 1000 or 1."
+                allowed = "of whole numbers without thousands marks"
+                raise invalid("column 'rows_counted'", allowed, shorten(grouped), remedy)
+            found["rows_counted"] = ShareErrors.from_rows(numbers)
         for name, make in (
             ("laplace_scale", ShareErrors.laplace),
             ("gaussian_scale", ShareErrors.gaussian),
         ):
             if name in self.per_bag:
-                found[name] = make(self.per_bag[name].numbers / totals)
-        cells = {kind: self._cells(kind, classes) / totals[:, None] for kind in self.per_class}
+                scale = _numbers(self.per_bag[name], percent_signs=percent_signs)
+                found[name] = make(scale / totals)
+        cells = {
+            kind: self._cells(kind, classes, percent_signs) / totals[:, None]
+            for kind in self.per_class
+        }
         if "error" in cells:
             found["error"] = cells["error"]
         if {"low", "high"} & cells.keys():
@@ -52,13 +63,14 @@ class Told:
             raise invalid("errors of the shares", "told in one way", got)
         return {"errors": next(iter(found.values()), None), "shares_of": self._shares_of()}
 
-    def _cells(self, kind: str, classes: list[Any]) -> NDArray[np.float64]:
+    def _cells(self, kind: str, classes: list[Any], percent_signs: bool) -> NDArray[np.float64]:
         columns = self.per_class[kind]
         absent = [f"{name}_{kind}" for name in classes if name not in columns]
         if absent:
             allowed = f"a column {kind!r} for every class or for none"
             raise invalid("columns of errors", allowed, f"no {shorten(absent)}")
-        return np.column_stack([columns[name].numbers for name in classes])
+        numbers = [_numbers(columns[name], percent_signs=percent_signs) for name in classes]
+        return np.column_stack(numbers)
 
     def _shares_of(self) -> Any:
         if "shares_of" not in self.per_bag:
@@ -67,6 +79,19 @@ class Told:
         if len(cells) > 1:
             raise invalid("column 'shares_of'", "the same for all bags", shorten(cells))
         return cells[0]
+
+
+def _numbers(column: Column, *, percent_signs: bool) -> NDArray[np.float64]:
+    """Give the numbers of a column, in the unit of the shares."""
+    others = [column.cells[i] for i in np.flatnonzero(np.isnan(column.numbers))]
+    if others:
+        raise invalid(f"column {column.name!r}", "of a number in every row", shorten(others))
+    if (column.signs != percent_signs).any():
+        got = shorten([column.cells[i] for i in np.flatnonzero(column.signs != percent_signs)])
+        allowed = "with" if percent_signs else "without"
+        remedy = "write the shares and their errors in the same way."
+        raise invalid(f"column {column.name!r}", f"of numbers {allowed} percent signs", got, remedy)
+    return column.numbers
 
 
 def split_told(columns: list[Column]) -> tuple[list[Column], Told]:

@@ -27,7 +27,7 @@ from unbag.io.tables import batch_rows_of
 from unbag.plain import to_plain
 from unbag.priors import ClassPriors
 from unbag.progress import RowProgress
-from unbag.validation import check_choice, invalid, shorten
+from unbag.validation import check_choice, invalid, repeated, shorten
 from unbag.workflow.outputs import check_free, check_not_input, hold
 from unbag.workflow.parts import CLASS, Parts, parts_folder
 from unbag.workflow.reading import load_for_files, paths_of, shares_by_class
@@ -350,8 +350,7 @@ def _classes(clf: UnbagClassifier, index: NDArray[np.int64]) -> pa.Array:
 
 
 def _check_names(names: list[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    if twice := repeated(names):
         remedy = "rename the key columns."
         raise invalid("key", "columns of other names than the output has", shorten(twice), remedy)
 

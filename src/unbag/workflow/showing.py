@@ -17,7 +17,7 @@ from unbag.workflow.judging import REPORT, pages
 
 __all__ = ["ShownModel", "show_model"]
 
-_MOST = 1 << 26  # bytes of a report
+_MOST, _MOST_TEXT = 1 << 26, 1 << 20  # bytes of a report, and of its answers
 _NAMES = 20  # shown of classes, bags and columns
 
 
@@ -31,12 +31,16 @@ class _Answers(msgspec.Struct):
     questions: list[_Answer] = msgspec.field(default_factory=list)
 
 
+class _Versions(msgspec.Struct):
+    unbag: str = ""
+
+
 class _Report(msgspec.Struct):
-    title: str = ""
+    """The report without what takes much memory once it is read."""
+
     created: str = ""
-    answers: _Answers = msgspec.field(default_factory=_Answers)
-    sizes: dict[str, int] = msgspec.field(default_factory=dict)
-    versions: dict[str, str] = msgspec.field(default_factory=dict)
+    answers: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+    versions: _Versions = msgspec.field(default_factory=_Versions)
 
 
 @dataclass(frozen=True)
@@ -112,9 +116,11 @@ def show_model(model: str | os.PathLike[str]) -> ShownModel:
     """
     folder = Path(model)
     clf = load_model(folder)
-    report = _Report()
+    report, answers = _Report(), _Answers()
     with suppress(OSError, SchemaError):  # a model that was saved in Python has none
         report = decode(read_regular(folder / pages(REPORT)[1], _MOST), _Report)
+        if len(bytes(report.answers)) <= _MOST_TEXT:
+            answers = decode(bytes(report.answers), _Answers)
     encoding = clf.encoding_
     return ShownModel(
         folder=folder,
@@ -126,8 +132,8 @@ def show_model(model: str | os.PathLike[str]) -> ShownModel:
         row_shape=tuple(clf.row_shape_),
         left_out=dict(getattr(encoding, "left_out", {})),
         created=report.created,
-        unbag=report.versions.get("unbag", ""),
-        answers=[msgspec.to_builtins(answer) for answer in report.answers.questions],
+        unbag=report.versions.unbag,
+        answers=[msgspec.to_builtins(answer) for answer in answers.questions],
     )
 
 

@@ -1,4 +1,7 @@
-"""``python -m study.checks NAME``: measure and print the tables, or print those of a record."""
+"""``python -m study.checks NAME``: measure and print the tables, or print those of a record.
+
+A check whose ``measure`` takes the runs that are ``done`` goes on from the file of its record.
+"""
 
 import argparse
 import importlib
@@ -35,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             name, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         for option in inspect.signature(module.measure).parameters.values():
+            if option.name == "done":
+                continue
             kind = type(option.default)
             check.add_argument(f"--{option.name}", type=kind, default=option.default)
         check.add_argument("--record", type=Path, help="write the results to this file")
@@ -44,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     module, record_file, table_file = given.pop("module"), given.pop("record"), given.pop("table")
     del given["name"]
     record = json.loads(table_file.read_text(encoding="utf-8")) if table_file else {}
+    if "done" in inspect.signature(module.measure).parameters and record_file:
+        text = record_file.read_text(encoding="utf-8") if record_file.exists() else "{}"
+        given["done"] = json.loads(text).get("runs", [])
     for record in [] if table_file else module.measure(**given):
         if record_file:
             with new_file(record_file) as temporary:

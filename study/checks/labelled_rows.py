@@ -6,7 +6,8 @@ usage: python -m study.checks labelled_rows [--trials 2] [--record FILE.json]
 Bags of 200 rows (digits: 120) have exact counts in the symmetric setting with a = 0.1 or 0.5. Of
 each class 1, 5 or 20 rows of the bags, drawn at random, are labelled. The method is ``tables`` with
 extremely randomised trees; "labels alone" is the same learner, by scikit-learn, on these rows.
-Errors are those on the test rows (digits: the last 497 rows of a random order).
+Errors are those on the test rows (digits: the last 497 rows of a random order). A run that is
+stopped goes on from its record.
 """
 
 import datetime
@@ -28,14 +29,18 @@ LABELLED = (1, 5, 20)
 CHOSEN = ("symmetric-0.1", "symmetric-0.5")
 
 
-def measure(trials: int = 2) -> Iterator[dict[str, Any]]:
-    """Fit all cases, one after another."""
+def measure(trials: int = 2, done: list[dict[str, Any]] | None = None) -> Iterator[dict[str, Any]]:
+    """Fit all cases that are not done, one after another."""
     record: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
         "hardware": f"{platform.machine()} CPU, {torch.get_num_threads()} threads",
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
-        "runs": [],
+        "runs": list(done or []),
     }
+
+    def known(facts: dict[str, Any]) -> bool:
+        return any(run | {"error": 0} == facts | {"error": 0} for run in record["runs"])
+
     for name, size in SIZES.items():
         X, y, test = load(name)
         for setting in CHOSEN:
@@ -50,11 +55,14 @@ def measure(trials: int = 2) -> Iterator[dict[str, Any]]:
                     (fit,) = fit_many([job])
                     return round(float(fit.history["test_error"][-1]), 5)
 
-                record["runs"].append(facts | {"what": "bags", "error": fit(bags, None)})
-                yield record
+                if not known(facts | {"what": "bags"}):
+                    record["runs"].append(facts | {"what": "bags", "error": fit(bags, None)})
+                    yield record
                 truth = np.asarray(bags.labels).astype(np.int64)
                 order = np.random.default_rng(trial).permutation(bags.n_rows)
                 for count in LABELLED:
+                    if known(facts | {"what": "both", "labelled": count}):
+                        continue
                     chosen = np.concatenate([order[truth[order] == k][:count] for k in range(10)])
                     labels = np.full(bags.n_rows, -1)
                     labels[chosen] = truth[chosen]

@@ -12,6 +12,7 @@ from unbag.priors.errors import (
     read_shares_of,
 )
 from unbag.priors.generators import asymmetric, non_square, perturb, symmetric
+from unbag.priors.partly_known import partly_known
 from unbag.priors.shares import (
     ILL_CONDITIONED,
     check_test_prior,
@@ -32,6 +33,7 @@ __all__ = [
     "check_test_prior",
     "match_bags",
     "non_square",
+    "partly_known",
     "perturb",
     "prior_shift",
     "priors_as_told",

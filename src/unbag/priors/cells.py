@@ -15,6 +15,7 @@ from unbag.validation import invalid, shorten
 
 __all__ = ["Column", "check_names", "grouped_digits", "make_column", "read_bag_ids"]
 
+UNKNOWN = "?"  # a share that nobody knows; a cell that is left empty may be a mistake
 MISSING = {"", "-", "na", "n/a", "nan", "none", "null"}  # in place of a number, never of a bag id
 NAME_TYPES = (str, int, float, Decimal, datetime.date)  # bool is an int, datetime a date
 
@@ -39,6 +40,8 @@ class Column:
         Positions of the cells that are neither missing nor a number.
     signs
         (n,) whether a cell has a percent sign.
+    unknown
+        (n,) whether a cell says that its number is not known.
     from_csv
         Whether the file is a CSV, so that all cells are text whatever they mean.
     """
@@ -48,12 +51,14 @@ class Column:
     numbers: NDArray[np.float64]
     odd: NDArray[np.int64]
     signs: NDArray[np.bool_]
+    unknown: NDArray[np.bool_]
     from_csv: bool
 
     @property
     def is_numeric(self) -> bool:
         """Whether there is a number in the column, and nothing else but missing cells."""
-        return len(self.odd) == 0 and not np.isnan(self.numbers).all()
+        numbers = ~np.isnan(self.numbers) | self.unknown
+        return len(self.odd) == 0 and bool(numbers.any())
 
     @property
     def is_whole(self) -> bool:
@@ -68,18 +73,20 @@ def make_column(
 ) -> Column:
     """Make a column of its cells; say whether commas are decimal marks, and all cells text."""
     numbers = np.full(len(cells), np.nan)
-    signs = np.zeros(len(cells), dtype=bool)
+    signs, unknown = np.zeros((2, len(cells)), dtype=bool)
     odd = []
     for i, cell in enumerate(cells):
         text = cell.strip() if isinstance(cell, str) else cell
         if isinstance(text, str) and text.endswith("%"):
             signs[i], text = True, text[:-1].rstrip()
-        number = _number(text, comma)
+        unknown[i] = isinstance(text, str) and text == UNKNOWN
+        number = np.nan if unknown[i] else _number(text, comma)
         if number is None:
             odd.append(i)
         else:
             numbers[i] = number
-    return Column(name, cells, numbers, np.array(odd, dtype=np.int64), signs, from_csv)
+    places = np.array(odd, dtype=np.int64)
+    return Column(name, cells, numbers, places, signs, unknown, from_csv)
 
 
 def _number(cell: Any, comma: bool) -> float | None:

@@ -205,14 +205,25 @@ class ShareErrors:
 class GivenErrors:
     """Errors of shares as a user gives them, before they are matched to the bags and classes."""
 
-    kind: str  # "cells", "intervals", "rows" or "noise"
+    kind: str  # "cells", "intervals", "rows", "noise" or "guessed"
     values: Any
     high: Any = None
     level: float = 0.95
     factor: float = 1.0  # variance of the noise over its squared scale
+    beside: "GivenErrors | None" = None  # those of shares that were known
 
     def bind(self, table: "ClassPriors") -> ShareErrors:
         """Match them to Θ, strictly by id."""
+        if self.kind == "guessed":  # standard errors of shares that were not known
+            if self.beside is None:
+                return ShareErrors.of(self.values)
+            told = self.beside.bind(table)
+            both = ShareErrors.of(np.hypot(told.standard_errors, self.values))
+            bags = self.values.any(1)[:, None]
+            return ShareErrors(
+                np.where(bags, both.variances, told.variances),
+                np.where(bags, both.weights, told.weights),
+            )
         if self.kind == "rows":
             rows = _by_bag("rows of the errors", self.values, table)
             if not (rows >= 2).all():

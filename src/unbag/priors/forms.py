@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from unbag.ids import index_ids
 from unbag.priors.cells import Column, check_names, grouped_digits, read_bag_ids
+from unbag.priors.partial import complete, from_ranges
 from unbag.priors.told import Told, split_told
 from unbag.priors.units import Unit, refuse_totals, tell_unit
 from unbag.validation import invalid, shorten
@@ -39,12 +40,13 @@ class SharesTable:
     notes: list[str]  # how it was read, one sentence each
     unit: Unit = "shares"
     told: Told = field(default_factory=Told)  # errors of the shares, and what these are of
+    guessed: NDArray[np.float64] | None = None  # (M, K) errors of shares that are not known
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of ClassPriors."""
         names = {"values": self.values, "bag_ids": self.bag_ids, "classes": self.classes}
         signs = any(column.signs.any() for column in self.sources)
-        told = self.told.arguments(self.classes, self.values, percent_signs=signs)
+        told = self.told.arguments(self.classes, self.values, self.guessed, percent_signs=signs)
         return {**names, "normalize": True, **told}
 
 
@@ -68,7 +70,7 @@ def read_table(
         raise invalid("priors", "a table with a column of bag ids and at least two classes", got)
     roles = _long_roles(columns, bag) if len(columns) == 3 else None
     if roles is not None:
-        if told.per_bag or told.per_class:
+        if told.per_bag or told.per_class or told.together:
             allowed = "of wide form, with one row per bag, where columns tell of errors"
             raise invalid("priors", allowed, "the long form")
         return _checked(_read_long(*roles), any_sums=any_sums)
@@ -105,14 +107,20 @@ def read_wide(
 
 def _checked(table: SharesTable, *, any_sums: bool) -> SharesTable:
     """Check the numbers, and tell their unit."""
-    signs = _check_cells(table)
+    unknown = _unknown(table)
+    signs = _check_cells(table, unknown)
     values = np.where(table.absent, 0.0, table.values)
-    if any_sums:
+    if any_sums and not unknown.any():
         table.values, table.unit = values, "counts"
         return table
-    refuse_totals(values, table.bag_ids, table.classes)
-    table.unit, notes = tell_unit(values, table.bag_ids, percent_signs=signs)
-    table.notes += notes
+    whole = ~unknown.any(1)
+    ids = [table.bag_ids[m] for m in np.flatnonzero(whole)]
+    if whole.any():
+        refuse_totals(values[whole], ids, table.classes)
+        table.unit, notes = tell_unit(values[whole], ids, percent_signs=signs)
+        table.notes += notes
+    if not whole.all():
+        values = _guess(table, values, unknown)
     if table.absent.any():
         table.notes.append(_check_absent(table))
     if table.unit == "counts" and (grouped := grouped_digits(table.sources)):
@@ -235,7 +243,46 @@ def _read_long(bag: Column, class_: Column, value: Column) -> SharesTable:
     return SharesTable("long", list(bags), list(classes), values, absent, [value], notes)
 
 
-def _check_cells(table: SharesTable) -> bool:
+def _unknown(table: SharesTable) -> NDArray[np.bool_]:
+    """(M, K) whether a share is not known, as its cell says."""
+    if table.form == "long":
+        return np.zeros(table.values.shape, dtype=bool)
+    return np.column_stack([column.unknown for column in table.sources])
+
+
+def _guess(
+    table: SharesTable, values: NDArray[np.float64], unknown: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Fill in shares that are not known, in the unit of the others."""
+    bags = np.flatnonzero(unknown.any(1))
+    if table.unit == "counts":
+        got = f"counts, and unknown ones for bag {shorten([table.bag_ids[m] for m in bags])}"
+        raise invalid("priors", "shares or percent where some are not known", got)
+    total = 100.0 if table.unit == "percent" else 1.0
+    shares = np.where(unknown, np.nan, values) / total
+    errors = np.zeros_like(shares)
+    if {"low", "high"} <= table.told.per_class.keys():
+        signs = any(column.signs.any() for column in table.sources)
+        low, high = (
+            table.told.cells(kind, table.classes, percent_signs=signs, may_lack=True) / total
+            for kind in ("low", "high")
+        )
+        told = unknown.all(1) & np.isfinite(low + high).all(1)
+        ids = [table.bag_ids[m] for m in np.flatnonzero(told)]
+        shares[told], errors[told] = from_ranges(low[told], high[told], ids)
+    merged = table.told.merged(table.classes, total)
+    shares, guessed = complete(shares, table.bag_ids, table.classes, merged)
+    table.guessed = errors + guessed
+    some = shorten([table.bag_ids[m] for m in bags], limit=5)
+    table.notes.append(
+        f"Shares of {len(bags)} of {len(values)} bags are not known or known in part ({some}): "
+        "what is missing is guessed by ranges, sums of classes and the other bags, and its errors "
+        "are taken into account."
+    )
+    return shares * total
+
+
+def _check_cells(table: SharesTable, unknown: NDArray[np.bool_]) -> bool:
     """Refuse cells that are no number, missing or negative; return whether they are percent."""
     for column in table.sources:
         if len(column.odd):
@@ -246,9 +293,10 @@ def _check_cells(table: SharesTable) -> bool:
             raise invalid(f"column {column.name!r}", "numbers", got, remedy)
     if len(table.classes) < 2:
         raise invalid("priors", "a table with at least two classes", shorten(table.classes))
-    missing = ~np.isfinite(table.values) & ~table.absent
+    missing = ~np.isfinite(table.values) & ~table.absent & ~unknown
+    spelling = "write a share of 0 as 0, and one that is not known as ?."
     for bad, allowed, remedy in (
-        (missing, "a number for every bag and class", "write a share of 0 as 0."),
+        (missing, "a number for every bag and class", spelling),
         (table.values < 0, "of no negative numbers", ""),
     ):
         if bad.any():
@@ -257,9 +305,11 @@ def _check_cells(table: SharesTable) -> bool:
             more = f" and {bad.sum() - 1} more" if bad.sum() > 1 else ""
             where = f"for bag {shorten([table.bag_ids[m]])} and class {shorten([table.classes[k]])}"
             raise invalid("priors", allowed, f"{what} {where}{more}", remedy)
-    signs = np.concatenate([column.signs for column in table.sources])
+    known = np.concatenate([~column.unknown for column in table.sources])
+    signs = np.concatenate([column.signs for column in table.sources])[known]
     if signs.any() and not signs.all():
         cells = [cell for column in table.sources for cell in column.cells]
+        cells = [cell for cell, is_known in zip(cells, known, strict=True) if is_known]
         got = shorten(cell for cell, sign in zip(cells, signs, strict=True) if not sign)
         raise invalid("priors", "written with percent signs everywhere or nowhere", got)
     return bool(signs.any())

@@ -1,6 +1,6 @@
 """``python -m study.checks NAME``: measure and print the tables, or print those of a record.
 
-A check whose ``measure`` takes the runs that are ``done`` goes on from the file of its record.
+A check whose ``measure`` takes what is ``done`` goes on from the file of its record.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     record = json.loads(table_file.read_text(encoding="utf-8")) if table_file else {}
     if "done" in inspect.signature(module.measure).parameters and record_file:
         text = record_file.read_text(encoding="utf-8") if record_file.exists() else "{}"
-        given["done"] = json.loads(text).get("runs", [])
+        given["done"] = json.loads(text)
     for record in [] if table_file else module.measure(**given):
         if record_file:
             with new_file(record_file) as temporary:

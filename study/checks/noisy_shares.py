@@ -50,13 +50,13 @@ def load(name: str) -> tuple[Any, Any, TestSet]:
     return X, data.y_train, TestSet(X_test, data.y_test)
 
 
-def measure(trials: int = 2, done: list[dict[str, Any]] | None = None) -> Iterator[dict[str, Any]]:
+def measure(trials: int = 2, done: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
     """Fit all cases that are not done, one after another."""
     record: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
         "hardware": f"{platform.machine()} CPU, {torch.get_num_threads()} threads",
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
-        "runs": list(done or []),
+        "runs": (done or {}).get("runs", []),
     }
 
     def fit(job: Job, **facts: Any) -> dict[str, Any]:

@@ -5,7 +5,9 @@ usage: python -m study.checks share_errors [--repeats 2000] [--record FILE.json]
 
 Each case draws class shares and a confusion matrix once. Each repeat draws the predictions of rows
 and the shares that are told: counted in a sample of rows, with Laplace noise, or exact for whole
-bags of which a part is held out. The method was developed on other cases and seeds.
+bags of which a part is held out. In cases of shares that are known in part, each repeat draws the
+shares of the bags as well, and which are not known. The method was developed on other cases and
+seeds. A run that is stopped goes on from its record.
 """
 
 import datetime
@@ -25,6 +27,7 @@ from unbag.evaluation.core import Core
 from unbag.evaluation.metrics import CLASS_METRICS, OVERALL_METRICS
 from unbag.evaluation.variances import BagSample
 from unbag.priors import ClassPriors, ShareErrors
+from unbag.priors.partial import complete
 
 LEVEL, SEED = 0.95, 2311
 NUMBERS = ("accuracy", "macro_f1", "recall", "precision", "predicted_share")
@@ -45,8 +48,19 @@ class Case:
     noise: float | None = None  # scale of the Laplace noise, in shares
     held_out: float | None = None  # share of whole bags with exact counts
     shifted: bool = False  # whether the test prior differs from that of the rows
+    without: int | None = None  # bags of which no share is known
+    merged: int | None = None  # bags that do not tell the first two classes apart
 
 
+PARTLY_KNOWN = (
+    Case(12, 2, 300, 0.85, 3, without=3),
+    Case(40, 2, 100, 0.9, 3, without=20),
+    Case(20, 3, 300, 0.8, 4, without=5, merged=5),
+    Case(40, 3, 100, 0.9, 4, merged=20),
+    Case(20, 5, 500, 0.9, 5, merged=8),
+    Case(30, 5, 300, 0.85, 5, without=10),
+    Case(40, 10, 500, 0.9, 8, without=8, merged=8),
+)
 CASES = (
     # Shares counted in samples.
     Case(8, 2, 500, 0.85, 3, rows=50),
@@ -111,6 +125,10 @@ def measure_case(case: Case, repeats: int, seed: int = SEED) -> dict[str, Any]:
     exact = np.zeros(len(NUMBERS))
     few = max(1, repeats // 20)
     for i in range(repeats):
+        if case.without or case.merged:  # which bags are not known must say nothing of their shares
+            theta = rng.permutation(theta)
+            while np.linalg.cond(theta[_n_unknown(case) :]) > 3 * case.condition:
+                theta = rng.permutation(theta)
         table, priors, held_out = _draw(case, theta, confusion, rng)
         estimates, truth = _numbers(table, priors, held_out, confusion, shift)
         pairs = zip(estimates, truth, strict=True)
@@ -145,7 +163,20 @@ def _draw(
         told = np.maximum(theta + rng.laplace(0, case.noise, theta.shape), 0)
         errors = ShareErrors.laplace(case.noise)
         return table, ClassPriors(told, normalize=True, errors=errors), None
+    if case.without or case.merged:
+        shares, bag_ids = theta.copy(), range(case.bags)
+        merged = np.full(case.bags, np.nan)
+        shares[: case.without or 0] = np.nan
+        some = slice(case.without or 0, _n_unknown(case))
+        merged[some], shares[some, :2] = theta[some, :2].sum(1), np.nan
+        filled, errors = complete(shares, bag_ids, range(case.classes), [([0, 1], merged)])
+        return table, ClassPriors(filled, errors=ShareErrors.of(errors)), None
     return table, ClassPriors(theta), None
+
+
+def _n_unknown(case: Case) -> int:
+    """Bags of which not all shares are known; they come first."""
+    return (case.without or 0) + (case.merged or 0)
 
 
 def _numbers(
@@ -266,18 +297,15 @@ def measure_target(case: TargetCase, repeats: int, seed: int = SEED) -> dict[str
     }
 
 
-def measure(repeats: int = 2000) -> Iterator[dict[str, Any]]:
+def measure(repeats: int = 2000, done: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
     """Measure all cases; the record grows by one case at a time."""
-    record: dict[str, Any] = {
-        "date": datetime.date.today().isoformat(),
-        "level": LEVEL,
-        "cases": [],
-        "targets": [],
-    }
+    new = {"date": datetime.date.today().isoformat(), "level": LEVEL}
+    record: dict[str, Any] = {**new, "cases": [], "targets": [], "partial": [], **(done or {})}
     start = time.perf_counter()
     runs = itertools.chain(
-        (("cases", measure_case, case) for case in CASES),
-        (("targets", measure_target, case) for case in TARGET_CASES),
+        (("cases", measure_case, case) for case in CASES[len(record["cases"]) :]),
+        (("targets", measure_target, case) for case in TARGET_CASES[len(record["targets"]) :]),
+        (("partial", measure_case, case) for case in PARTLY_KNOWN[len(record["partial"]) :]),
     )
     for name, run, case in runs:
         record[name].append(run(case, repeats) | {"repeats": repeats})  # type: ignore[operator]
@@ -296,21 +324,13 @@ def table(record: dict[str, Any]) -> str:
         "| precision | predicted share |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for case in record["cases"]:
-        cells = " | ".join(
-            _shown(case["coverage"][n], 100 * case["width"][n], 100 * case["exact_width"][n])
-            for n in NUMBERS
-        )
-        lines.append(
-            f"| {case['bags']}, {case['classes']} | {case['size']} | {case['accuracy']} "
-            f"| {_told(case)} | {case['repeats']:,} | {cells} |"
-        )
-    values = [case["coverage"][n] for case in record["cases"] for n in NUMBERS]
-    inside = sum(INSIDE[0] <= value <= INSIDE[1] for value in values)
+    lines += _rows(record["cases"])
     lines += [
         "",
-        f"{inside} of {len(values)} ({inside / len(values):.0%}) lie between 93 and 97 %; those "
-        f"outside are bold. Least {100 * min(values):.1f}, most {100 * max(values):.1f}.",
+        "Shares that are known in part; which bags these are is drawn in every repeat.",
+        "",
+        *lines[2:4],
+        *_rows(record.get("partial", [])),
         "",
         "Class shares of rows from elsewhere, by `estimate_prior`: mean over the classes, the "
         "class that is covered least, and the mean width. The probabilities are too sure of "
@@ -331,12 +351,46 @@ def table(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _rows(cases: list[dict[str, Any]]) -> list[str]:
+    """Rows of the table of coverage, and how many numbers are as they should be."""
+    lines = []
+    for case in cases:
+        cells = " | ".join(
+            _shown(case["coverage"][n], 100 * case["width"][n], 100 * case["exact_width"][n])
+            for n in NUMBERS
+        )
+        lines.append(
+            f"| {case['bags']}, {case['classes']} | {case['size']} | {case['accuracy']} "
+            f"| {_told(case)} | {case['repeats']:,} | {cells} |"
+        )
+    values = [case["coverage"][n] for case in cases for n in NUMBERS]
+    inside = sum(INSIDE[0] <= value <= INSIDE[1] for value in values)
+    if values:
+        lines += [
+            "",
+            f"{inside} of {len(values)} ({inside / len(values):.0%}) lie between 93 and 97 %; "
+            f"those outside are bold. Least {100 * min(values):.1f}, most "
+            f"{100 * max(values):.1f}.",
+        ]
+    return lines
+
+
 def _told(case: dict[str, Any]) -> str:
     shift = ", other test prior" if case.get("shifted") else ""
     if case["rows"] is not None:
         return f"of {case['rows']:,} rows{shift}"
     if case.get("noise") is not None:
         return f"Laplace noise {case['noise']:g}{shift}"
+    partly = [
+        f"{count} bags {what}"
+        for count, what in (
+            (case.get("without"), "without"),
+            (case.get("merged"), "with two classes merged"),
+        )
+        if count
+    ]
+    if partly:
+        return ", ".join(partly)
     if case.get("held_out") is not None:
         return f"{case['held_out']:.0%} of exact bags{shift}"
     return f"exact{shift}"

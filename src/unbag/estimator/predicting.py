@@ -77,17 +77,18 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
         predicted: NDArray[Any] = self.classes_[best]
         return predicted
 
-    def calibrate(self, X: Any, y: Any = None) -> Self:
+    def calibrate(self, X: Any, y: Any = None, *, labels: Any = None) -> Self:
         """Correct probabilities by held-out rows and their bag ids, without labels.
 
         A temperature and class biases are fitted by the bag likelihood; ``predict_proba`` and
-        ``predict`` use them from then on, until the next ``fit``.
+        ``predict`` use them from then on, until the next ``fit``. Where classes of some rows are
+        known, ``labels`` has them, and None or NaN for the others.
         """
         X = self._encoded(X)
         ids, table = self._ids_and_priors(X, y)
         log_eta = _join(X, self._log_softmax(X))
         self.calibration_ = calibrate_log(
-            log_eta, ids, priors=table, output_prior=self.output_prior_
+            log_eta, ids, priors=table, output_prior=self.output_prior_, labels=labels
         )
         return self
 

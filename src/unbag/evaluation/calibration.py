@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from unbag.evaluation.likelihood import HeldOutLikelihood, log_mixture
+from unbag.priors import ClassPriors, read_labels, with_labelled
 
 __all__ = ["Calibration", "calibrate", "calibrate_log", "likeliest_temperature"]
 
@@ -49,23 +50,45 @@ class Calibration:
 
 
 def calibrate(
-    probabilities: Any, bag_ids: Any, *, priors: Any, output_prior: Any = None
+    probabilities: Any, bag_ids: Any, *, priors: Any, output_prior: Any = None, labels: Any = None
 ) -> Calibration:
     """Fit a temperature and class biases by the bag likelihood of held-out rows.
 
-    Parameters are those of :func:`unbag.bag_log_loss`. The probabilities must come from a model
-    that was not trained on these rows.
+    Parameters are those of :func:`unbag.bag_log_loss`, and ``labels``: the classes of rows where
+    they are known, None or NaN elsewhere. Labelled rows are rows of bags of one class. The
+    probabilities must come from a model that was not trained on these rows.
     """
-    likelihood = HeldOutLikelihood(probabilities, bag_ids, priors, output_prior)
+    likelihood = _likelihood(probabilities, bag_ids, priors, output_prior, labels)
     return _fit(likelihood, torch.from_numpy(likelihood.log_eta))
 
 
 def calibrate_log(
-    log_probabilities: _Floats, bag_ids: Any, *, priors: Any, output_prior: Any = None
+    log_probabilities: _Floats,
+    bag_ids: Any,
+    *,
+    priors: Any,
+    output_prior: Any = None,
+    labels: Any = None,
 ) -> Calibration:
     """Do as :func:`calibrate` with log-probabilities, of which no small one is rounded to zero."""
-    likelihood = HeldOutLikelihood(np.exp(log_probabilities), bag_ids, priors, output_prior)
+    chances = np.exp(log_probabilities)
+    likelihood = _likelihood(chances, bag_ids, priors, output_prior, labels)
     return _fit(likelihood, torch.from_numpy(np.maximum(log_probabilities, -1e4)))
+
+
+def _likelihood(
+    chances: Any, bag_ids: Any, priors: Any, output_prior: Any, labels: Any
+) -> HeldOutLikelihood:
+    if labels is not None:
+        table = ClassPriors.of(priors)
+        bag_index = table.encode(bag_ids)
+        codes = read_labels(labels, table, len(bag_index))
+        if codes is not None:
+            whole = np.bincount(bag_index, minlength=table.n_bags).astype(np.float64)
+            of_rows = table.shares_of == "rows"
+            priors, bag_index = with_labelled(table, bag_index, codes, whole if of_rows else None)
+            bag_ids = priors.bag_ids[bag_index]
+    return HeldOutLikelihood(chances, bag_ids, priors, output_prior)
 
 
 def _fit(likelihood: HeldOutLikelihood, log_eta: Tensor) -> Calibration:

@@ -76,6 +76,8 @@ class Core:
     inverse : str
     rows : three integer arrays of shape (n,), optional
         Predicted class, bag and record of every row, where records are repeated.
+    excess : array of shape (M,), optional
+        Variance of the shares of each bag by drift over that of one row, for its weight.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Core:
         test_prior: _Floats | None = None,
         inverse: str = "size-weighted",
         rows: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None,
+        excess: _Floats | None = None,
     ) -> None:
         self.rows, self.priors, self.theta = rows, priors, priors.values
         self.table = table.astype(np.float64)
@@ -94,14 +97,14 @@ class Core:
         self.pooled = priors.pooled(self.counts)
         self.pi = self.pooled if test_prior is None else test_prior
         self.total_shares = self.table.sum(0) / self.counts.sum()
-        plain = LeftInverse(priors, self.counts)
+        plain = LeftInverse(priors, self.counts, excess=excess)
         first = plain.confusion(self.shares)
         self.pattern = error_pattern(
             first, self.theta, sample.counts, self.total_shares, plain.matrix
         )
         covariance = sample.prediction_covariance(self.pattern)
         self.inverse = update_inverse(
-            LeftInverse(priors, self.counts, inverse, covariance),
+            LeftInverse(priors, self.counts, inverse, covariance, excess),
             priors,
             sample,
             self.shares,

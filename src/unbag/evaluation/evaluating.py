@@ -2,6 +2,7 @@
 
 import contextlib
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from unbag.bags import Bags
 from unbag.evaluation.core import Core
 from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.groups import column_of, group_numbers
+from unbag.evaluation.labelled import bags_of_labels, gathering, labelled_rows, reweighted
 from unbag.evaluation.metrics import OVERALL_METRICS
 from unbag.evaluation.probabilities import (
     check_probabilities,
@@ -28,6 +30,7 @@ from unbag.priors import (
     SharesOf,
     check_test_prior,
     match_bags,
+    read_labels,
     priors_as_told,
     read_shares_of,
 )
@@ -60,6 +63,7 @@ def evaluate_predictions(
     inverse: str = "size-weighted",
     row_ids: Any = None,
     by: Any = None,
+    labels: Any = None,
     sampling: str | None = None,
     prior_errors: Any = None,
 ) -> Evaluation:
@@ -90,6 +94,10 @@ def evaluate_predictions(
     by : array of shape (n,), optional
         A group of every row, such as the sex of a person: ``groups`` then has accuracy, recall and
         class shares of each, with intervals that hold for all groups at once.
+    labels : array of shape (n,), optional
+        Classes of rows where they are known, and None or NaN elsewhere; these rows are to be drawn
+        at random. They narrow the intervals, count for more where bags differ, and tell whether
+        the bags are right: ``labelled`` has what they say by themselves.
     row_ids : array of shape (n,), optional
         The same id for rows that are the same record, in whatever bags: the variance is then
         clustered by record.
@@ -122,6 +130,11 @@ def evaluate_predictions(
     held_out = _check_held_out_share(held_out_share, table)
     costs = _check_cost(cost, table)
 
+    codes = None if labels is None else read_labels(labels, table, len(bag_index))
+    n_bags, gathered = len(np.unique(bag_index)), None
+    if codes is not None:
+        gathered = gathering(bag_index, codes, table.n_bags, table.n_classes)
+        table, bag_index, held_out = bags_of_labels(table, bag_index, codes, held_out)
     rest, bag_index, present = table.with_rows(bag_index)
     held_out = None if held_out is None else held_out[present]
     pi = None if test_prior is None else check_test_prior(test_prior, table.classes)
@@ -130,7 +143,14 @@ def evaluate_predictions(
     table_of_counts = np.bincount(bag_index * k + predicted, minlength=m * k).reshape(m, k)
     rows = None if clusters is None else (predicted, bag_index, clusters)
     sample = BagSample.of(rest, table_of_counts.sum(1), held_out)
+    if gathered is not None:
+        sample = replace(sample, gathered=gathered[present])
     core = Core(table_of_counts, rest, sample, pi, inverse, rows)
+    labelled = None
+    if codes is not None:
+        is_label = np.flatnonzero(present) >= table.n_bags - table.n_classes
+        labelled = labelled_rows(table_of_counts, core, is_label, level)
+        core = reweighted(core, inverse)
     z = float(stats.norm.ppf(0.5 + level / 2))
     beyond = core.errors_beyond_limits(OVERALL_METRICS["accuracy"])  # by chance alone
     core.allow_misfit(level)
@@ -138,10 +158,14 @@ def evaluate_predictions(
     by_class = core.by_class(z)
     accuracy = overall["accuracy"]
     impossible, note = beyond_limits_warning(accuracy, beyond), untestable_note(rest)
-    warnings = (impossible, misfit_warning(core.misfit))
+    warnings = (
+        impossible,
+        misfit_warning(core.misfit),
+        None if labelled is None else labelled.warning,
+    )
     extra = None
     if chances is not None:
-        updated = None if rest.errors is None else core.inverse.matrix
+        updated = core.inverse.matrix if rest.errors is not None or labelled is not None else None
         extra = probability_metrics(
             chances, bag_index, rest, core.pi, level, clusters, core.excess, updated
         )
@@ -161,13 +185,14 @@ def evaluate_predictions(
         probabilities=extra,
         test_prior=core.pi,
         n_rows=len(predicted),
-        n_bags=rest.n_bags,
+        n_bags=n_bags,
         level=level,
         shares_of=rest.shares_of or "population",
         inverse=core.inverse.kind,
         held_out_share=held_out,
         design_effect=core.design_effect_of_accuracy,
         groups=None if by is None else group_numbers(core, predicted, bag_index, by, level),
+        labelled=labelled,
         misfit=core.misfit,
         tolerated_drift=core.tolerated_drift(SHOWN_MOVE),
         trustworthy=impossible is None,

@@ -47,6 +47,8 @@ class LeftInverse:
         A key of ``INVERSES``.
     covariance : array of shape (M, K, K), optional
         Of the predicted class of a row of each bag; for ``"least-variance"`` only.
+    excess : array of shape (M,), optional
+        Variance of the shares of a bag by drift over that of one row: bags that drift weigh less.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class LeftInverse:
         counts: _Floats,
         kind: str = "size-weighted",
         covariance: _Floats | None = None,
+        excess: _Floats | None = None,
     ) -> None:
         check_choice("inverse", kind, INVERSES)
         theta = priors.values
@@ -63,6 +66,8 @@ class LeftInverse:
             kind = "size-weighted" if kind == "least-variance" else kind
             rows = priors.errors.equivalent_rows(theta)
             self.counts = 1 / (1 / self.counts + 1 / rows)
+        if excess is not None:
+            self.counts = 1 / (1 / self.counts + excess)
         m, k = theta.shape
         priors.check_rank()
         self.kind = "size-weighted" if m == k else kind

@@ -136,7 +136,8 @@ def measure_misfit(
     spread = spread + np.maximum(fourth, 0) / (2 * counts)
     squares = spread * (noise / np.maximum(alone, 1e-300)) ** 2
     expected = float(spare @ noise)
-    drifts = np.einsum("my,yk,yl->mkl", theta**2, directions, directions)
+    squared = theta**2 * sample.scattering[:, None]
+    drifts = np.einsum("my,yk,yl->mkl", squared, directions, directions)
     by_drift = counts * np.trace(drifts, axis1=1, axis2=2)
     scale = float(spare @ by_drift)
     if expected <= 0 or scale <= 0:

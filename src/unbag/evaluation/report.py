@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from unbag.drawing import draw_matrix
 from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.groups import GroupNumbers
+from unbag.evaluation.labelled import LabelledRows
 from unbag.evaluation.misfit import Misfit
 from unbag.evaluation.probabilities import ProbabilityMetrics
 from unbag.plain import to_plain
@@ -63,6 +64,8 @@ class Evaluation(Shown):
         several bags lowers it depends on how these were drawn, so intervals are never narrowed.
     groups : list of GroupNumbers or None
         The numbers of each group of rows, where ``by`` was given.
+    labelled : LabelledRows or None
+        What labelled rows say by themselves, and whether the bags agree, where there are some.
     misfit : Misfit or None
         How much the bags disagree about the model beyond chance; the intervals allow for it. None
         with as many bags as classes, where nothing can show it.
@@ -101,6 +104,7 @@ class Evaluation(Shown):
     held_out_share: _Floats | None = None
     design_effect: float = 1.0
     groups: list[GroupNumbers] | None = None
+    labelled: LabelledRows | None = None
     misfit: Misfit | None = None
     tolerated_drift: dict[str, Any] = field(default_factory=dict)
     trustworthy: bool = True
@@ -169,10 +173,11 @@ class Evaluation(Shown):
             interval = interval if self.trustworthy else withheld
             return f"{shown:<{width}} {_shown(value):>7}   {interval}"
 
+        known = "no labels" if self.labelled is None else f"{self.labelled.n_rows:,} with a label"
         names = ("accuracy", "balanced_accuracy", "macro_f1")
         withheld = "not to be trusted"
         lines = [
-            f"{self.n_rows:,} rows in {self.n_bags} bags, no labels; {self.level:.0%} intervals",
+            f"{self.n_rows:,} rows in {self.n_bags} bags, {known}; {self.level:.0%} intervals",
             *(line(name.replace("_", " "), getattr(self, name)) for name in names),
             *(line(name, value) for name, value in zip(recalls, self.recall, strict=True)),
             *(line(f"accuracy of {g.group}", g.accuracy) for g in self.groups or ()),

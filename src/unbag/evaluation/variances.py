@@ -70,6 +70,9 @@ class BagSample:
     directions : array of shape (K, K), optional
         How predictions of a class move with its recall, as :func:`drift_directions` gives it;
         needed with a drift.
+    gathered : array of shape (M,), optional
+        Variance of the drift of each bag over that of a bag whose rows are from one place: less
+        than 1 for labelled rows that come from many bags.
     """
 
     theta: _Floats
@@ -78,6 +81,7 @@ class BagSample:
     errors: ShareErrors | None = None
     drift: float = 0.0
     directions: _Floats | None = None
+    gathered: _Floats | None = None
 
     @classmethod
     def of(
@@ -127,13 +131,20 @@ class BagSample:
     def drift_variance(self, weights: _Floats) -> _Floats:
         r"""Variance of an estimate with weights W (..., M, K) by a drift of 1.
 
-        .. math:: \sum_{my} \theta_{my}^2 (W_m \cdot a_y)^2
+        .. math:: \sum_{my} c_m \theta_{my}^2 (W_m \cdot a_y)^2
 
-        with the directions a, for recalls that differ between bags independently.
+        with the directions a and c from ``gathered`` or 1, for recalls that differ between bags
+        independently.
         """
         if self.directions is None:
             return np.zeros(weights.shape[:-2])
-        return np.asarray(((self.theta * (weights @ self.directions.T)) ** 2).sum((-2, -1)))
+        squares = (self.theta * (weights @ self.directions.T)) ** 2
+        return np.asarray((squares * self.scattering[:, None]).sum((-2, -1)))
+
+    @property
+    def scattering(self) -> _Floats:
+        """Give ``gathered``, or ones, (M,)."""
+        return np.ones(len(self.theta)) if self.gathered is None else self.gathered
 
     def share_variance(self, columns: _Floats) -> _Floats:
         """Variance of the share of each bag that is predicted as one class.
@@ -161,7 +172,8 @@ class BagSample:
         """Variance by drift of the share of each bag that is predicted as each class, (M, K)."""
         if self.directions is None:
             return np.zeros_like(self.theta)
-        return np.asarray(self.drift**2 * (self.theta**2 @ self.directions**2))
+        by_bag = self.drift**2 * self.scattering[:, None]
+        return np.asarray(by_bag * (self.theta**2 @ self.directions**2))
 
     def prediction_covariance(self, confusion: _Floats) -> _Floats:
         """Covariance of the predicted class, as indicators, of a row of each bag: (M, K, K)."""

@@ -12,6 +12,7 @@ from unbag.priors.errors import (
     read_shares_of,
 )
 from unbag.priors.generators import asymmetric, non_square, perturb, symmetric
+from unbag.priors.labelled import read_labels, with_labelled
 from unbag.priors.partly_known import partly_known
 from unbag.priors.shares import (
     ILL_CONDITIONED,
@@ -37,7 +38,9 @@ __all__ = [
     "perturb",
     "prior_shift",
     "priors_as_told",
+    "read_labels",
     "read_shares_of",
     "risk_weights",
     "symmetric",
+    "with_labelled",
 ]

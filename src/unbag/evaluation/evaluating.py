@@ -30,8 +30,8 @@ from unbag.priors import (
     SharesOf,
     check_test_prior,
     match_bags,
-    read_labels,
     priors_as_told,
+    read_labels,
     read_shares_of,
 )
 from unbag.rows import check_rows

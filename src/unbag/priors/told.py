@@ -40,14 +40,14 @@ class Told:
         ``guessed`` are standard errors (M, K) of shares that were not known, in shares; zero for
         those that were.
         """
-        totals = values.sum(1)
+        totals, may_lack = values.sum(1), guessed is not None
         partial = np.zeros(len(values), bool)
         if guessed is not None:
             partial = guessed.sum(1) > 0
         found: dict[str, GivenErrors] = {}
         if "rows_counted" in self.per_bag:
             column = self.per_bag["rows_counted"]
-            rows = _numbers(column, percent_signs=False, may_lack=guessed is not None)
+            rows = _numbers(column, percent_signs=False, may_lack=may_lack)
             if column.from_csv and (grouped := grouped_digits([column])):
                 remedy = "write 1000 or 1."
                 allowed = "of whole numbers without thousands marks"
@@ -60,13 +60,11 @@ class Told:
             ("gaussian_scale", ShareErrors.gaussian),
         ):
             if name in self.per_bag:
-                scale = _numbers(
-                    self.per_bag[name], percent_signs=percent_signs, may_lack=guessed is not None
-                )
+                scale = _numbers(self.per_bag[name], percent_signs=percent_signs, may_lack=may_lack)
                 scale = scale / totals
                 found[name] = make(np.where(partial & np.isnan(scale), 0, scale))
         cells = {
-            kind: self.cells(kind, classes, percent_signs=percent_signs, may_lack=guessed is not None)
+            kind: self.cells(kind, classes, percent_signs=percent_signs, may_lack=may_lack)
             / totals[:, None]
             for kind in self.per_class
         }

@@ -19,6 +19,7 @@ NAMES = (
     "drift",
     "inspection",
     "labelled_rows",
+    "mixup",
     "noisy_shares",
     "precision",
     "share_errors",

@@ -22,6 +22,7 @@ NAMES = (
     "mixup",
     "noisy_shares",
     "precision",
+    "sampled_rows",
     "share_errors",
     "small_bags",
     "tables",

@@ -17,6 +17,8 @@ class Deadline:
         From now.
     clock : callable
         Gives the time in seconds.
+    agree : callable, optional
+        Makes an answer that of all processes that share the work.
 
     Examples
     --------
@@ -29,9 +31,13 @@ class Deadline:
     """
 
     def __init__(
-        self, seconds: float = math.inf, clock: Callable[[], float] = time.monotonic
+        self,
+        seconds: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+        agree: Callable[[bool], bool] = bool,
     ) -> None:
         self.clock = clock
+        self.agree = agree
         self._end = clock() + seconds
         self._longest = 0.0
 
@@ -42,7 +48,7 @@ class Deadline:
 
     def part(self, share: float) -> "Deadline":
         """Return the deadline of work that may take a share of the time left."""
-        return Deadline(share * self.left, self.clock)
+        return Deadline(share * self.left, self.clock, self.agree)
 
     @contextmanager
     def stage(self) -> Iterator[None]:
@@ -53,4 +59,4 @@ class Deadline:
 
     def has_time_for(self, stages: float) -> bool:
         """Whether so many stages fit, each as long as the longest so far."""
-        return stages * self._longest <= self.left
+        return self._end == math.inf or self.agree(stages * self._longest <= self.left)

@@ -6,6 +6,7 @@ __all__ = [
     "DownloadError",
     "ImplausibleEstimateWarning",
     "InvalidInputError",
+    "LostProcessError",
     "MissingBagsWarning",
     "MissingDependencyError",
     "ModelFolderError",
@@ -55,6 +56,21 @@ class RankError(InvalidInputError):
 
 class TrainingDivergedError(UnbagError, RuntimeError):
     """The training loss was not finite."""
+
+
+class LostProcessError(UnbagError, RuntimeError):
+    """One of several processes that fit a model together ended, so that the others cannot go on."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return (
+            f"The processes of this fit have to end, since {self.cause}. Nothing was written but "
+            "the checkpoint, if there is one: start again to go on from there, with as many "
+            "processes as you like."
+        )
 
 
 class MissingDependencyError(UnbagError, ImportError):

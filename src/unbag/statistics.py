@@ -102,6 +102,9 @@ class BagStatistics:
         The chance of each bag to be present in a batch, where that is below one.
     known : pair of Tensors, optional
         Counts (..., M) and partial risks (..., M, K), where they were computed before.
+    total : callable, optional
+        Adds up a tensor over all processes that have rows of this batch; by default this one has
+        all. Every statistic is then that of the whole batch.
     """
 
     def __init__(
@@ -113,6 +116,7 @@ class BagStatistics:
         weight: Tensor | None = None,
         inclusion: Tensor | None = None,
         known: tuple[Tensor, Tensor] | None = None,
+        total: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         # Half precision cannot count the rows of a bag, nor tell a share from its level.
         self.logits = logits.float() if logits.dtype in _HALF else logits
@@ -121,6 +125,7 @@ class BagStatistics:
         self.loss = loss
         self.weight = weight
         self.inclusion = inclusion
+        self._total = total
         self._risks: Tensor | None = None
         self._zero_one_risks: Tensor | None = None
         if known is not None:
@@ -129,7 +134,7 @@ class BagStatistics:
         rows = torch.ones_like(self.logits[..., :1])
         if weight is not None:
             rows = weight[..., None].to(rows)
-        self.counts = bag_sum(rows, bag_index, n_bags).squeeze(-1)  # (..., M)
+        self.counts = self.bag_sum(rows).squeeze(-1)  # (..., M)
 
     def part(self, replicas: slice) -> "BagStatistics":
         """Return the statistics of some replicas of a stack; what they share is computed once."""
@@ -141,14 +146,28 @@ class BagStatistics:
             None if self.weight is None else self.weight[replicas],
             None if self.inclusion is None else self.inclusion[replicas],
             known=(self.counts[replicas], self.risks[replicas]),
+            total=self._total,
         )
+
+    def bag_sum(self, values: Tensor) -> Tensor:
+        """Sum over the rows of every bag: (..., n, d) to (..., M, d)."""
+        sums = bag_sum(values, self.bag_index, self.n_bags)
+        return sums if self._total is None else self._total(sums)
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Mean over all rows of the batch: (..., n, d) to (..., d)."""
+        if self._total is None:
+            return values.mean(-2)
+        rows = torch.full_like(values[..., :1, 0], values.shape[-2])  # (..., 1)
+        sums = self._total(torch.cat([values.sum(-2), rows], -1))
+        return sums[..., :-1] / sums[..., -1:]
 
     def bag_mean(self, values: Tensor) -> Tensor:
         """Mean over the rows of every bag, 0 for one without rows: (..., n, d) to (..., M, d)."""
         if self.weight is not None:
             values = values * self.weight[..., None].to(values)
         count = torch.where(self.counts > 0, self.counts, torch.ones_like(self.counts))
-        return bag_sum(values, self.bag_index, self.n_bags) / count[..., None]
+        return self.bag_sum(values) / count[..., None]
 
     @property
     def presence(self) -> Tensor:

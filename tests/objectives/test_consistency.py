@@ -13,7 +13,7 @@ from unbag.objectives import (
     RiskObjective,
     get,
 )
-from unbag.objectives.consistency import divergence
+from unbag.objectives.consistency import divergences
 
 THETA = [[0.8, 0.2], [0.3, 0.7]]
 
@@ -105,8 +105,8 @@ def test_consistency_needs_the_model_and_its_inputs(given, message):
         get("prop-cr", THETA)(torch.zeros(2, 2), torch.tensor([0, 1]), **given)
 
 
-def test_the_divergence_of_a_stack_is_that_of_each_replica():
+def test_divergences_of_a_stack_are_those_of_each_replica():
     logits, perturbed = torch.randn(2, 3, 5, 4, dtype=torch.float64)
-    stacked = divergence(logits, perturbed)
+    stacked = divergences(logits, perturbed)
     for r in range(3):
-        torch.testing.assert_close(stacked[r], divergence(logits[r], perturbed[r]))
+        torch.testing.assert_close(stacked[r], divergences(logits[r], perturbed[r]))

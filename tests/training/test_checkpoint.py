@@ -337,7 +337,7 @@ def test_a_checkpoint_under_a_wrong_name_is_not_used(tmp_path):
 
 def test_a_crash_while_writing_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     checkpoint = Checkpoint(tmp_path / "new" / "folder", "a" * 64)
-    assert checkpoint.load(torch.device("cpu")) is None
+    assert checkpoint.load() is None
     checkpoint.save({"x": torch.ones(2)}, {"epoch": 1})
 
     def crash(*_):
@@ -346,7 +346,7 @@ def test_a_crash_while_writing_leaves_the_last_checkpoint(tmp_path, monkeypatch)
     monkeypatch.setattr(os, "fsync", crash)
     with pytest.raises(Killed):
         checkpoint.save({"x": torch.zeros(2)}, {"epoch": 2})
-    loaded = checkpoint.load(torch.device("cpu"))
+    loaded = checkpoint.load()
     assert loaded is not None
     assert loaded[0]["x"].tolist() == [1, 1]
     assert loaded[1] == {"epoch": 1}

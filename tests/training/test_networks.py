@@ -9,7 +9,8 @@ import unbag
 from unbag import objectives
 from unbag.models import MLP, ResNet20
 from unbag.training import Replica, train
-from unbag.training.networks import StackedModules, _RectifyAndNormalize, stack_modules
+from unbag.training.networks import StackedModules, stack_modules
+from unbag.training.normalisation import _RectifyAndNormalize
 from unbag.training.randomness import seed_keys
 
 CPU = torch.device("cpu")
@@ -134,12 +135,12 @@ def rectify_inputs(units=5, n=7, replicas=2):
 
 def test_gradient_of_rectified_normalisation_in_closed_form():
     inputs = rectify_inputs()
-    assert torch.autograd.gradcheck(lambda *given: _RectifyAndNormalize.apply(*given)[0], inputs)
+    assert torch.autograd.gradcheck(lambda *given: _RectifyAndNormalize.apply(*given, None)[0], inputs)
 
 
 def test_rectified_normalisation_equals_torchs():
     inputs = rectify_inputs()
-    out, mean, var = _RectifyAndNormalize.apply(*inputs)
+    out, mean, var = _RectifyAndNormalize.apply(*inputs, None)
     incoming = torch.randn_like(out)
     gradients = torch.autograd.grad(out, inputs, incoming)
     for r in range(2):

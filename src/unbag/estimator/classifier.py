@@ -19,6 +19,7 @@ from unbag.identity import hash_rows, sketch
 from unbag.methods import Fit, Method, fit_many, get_method, read_labels
 from unbag.models import ModuleFactory
 from unbag.objectives.losses import LossOfEveryClass
+from unbag.processes import current_processes
 from unbag.validation import as_generator, invalid
 
 __all__ = ["UnbagClassifier"]
@@ -310,7 +311,7 @@ class UnbagClassifier(Predicting):
         table = given.priors
         scaler = self._fit_scaler(given)
         bags = self._for_network(given, scaler).present()
-        seed = int(as_generator(self.random_state).integers(2**31 - 1))
+        seed = current_processes().agree(int(as_generator(self.random_state).integers(2**31 - 1)))
         train = bags
         if held_out is not None:
             held_out = self._for_network(held_out, scaler)

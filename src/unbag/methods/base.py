@@ -17,6 +17,9 @@ __all__ = ["Method", "Task", "Trainings"]
 class Task:
     """Work that no network does, such as growing trees; the driver runs it and shows progress.
 
+    Of several processes that fit a model together, the first one does it, and the others are sent
+    the result. So it must be picklable, and what else the work changes is known to later work only.
+
     Parameters
     ----------
     stage : str

@@ -14,6 +14,7 @@ from unbag.methods.auto import Auto
 from unbag.methods.base import Method, Task, Trainings
 from unbag.methods.job import Job
 from unbag.methods.registry import get_method
+from unbag.processes import current_processes
 from unbag.progress import StageProgress
 from unbag.training import PRECISIONS, Fit, Replica, train
 from unbag.validation import check_choice, check_number, invalid
@@ -39,6 +40,9 @@ def fit_many(
 
     The result of a job does not depend on the other jobs, except for rounding. If a job diverges,
     its fit says so, and the other jobs go on.
+
+    Where there is a group of processes of torch.distributed, they train together: all of them call
+    this with the same arguments and get the same fits (see :doc:`/guide/processes`).
 
     Parameters
     ----------
@@ -78,7 +82,10 @@ def fit_many(
     if isinstance(jobs, Job):
         raise invalid("jobs", "a sequence of Job", "one Job", "put it in a list.")
     check_choice("precision", precision, PRECISIONS)
+    processes = current_processes()
+    verbose = verbose and processes.is_first
     deadline = time_limit if isinstance(time_limit, Deadline) else _deadline(time_limit)
+    deadline.agree = processes.agree
     options: dict[str, Any] = {
         "deadline": deadline,
         "device": device,
@@ -89,7 +96,7 @@ def fit_many(
         "checkpoint_seconds": checkpoint_seconds,
     }
     running = [_Running(job, method) for job, method in map(check_job, jobs)]
-    report = _Report(running, on_finish)
+    report = _Report(running, on_finish if processes.is_first else None)
     while waiting := [i for i, job in enumerate(running) if job.fit is None]:
         for i in waiting:
             _run_tasks(running[i], verbose, deadline)
@@ -151,7 +158,7 @@ def _run_tasks(job: "_Running", verbose: bool, deadline: Deadline) -> None:
                 continue
             # Products of small matrices are slower on several threads, which wait for each other.
             with deadline.stage(), StageProgress(task.stage, verbose), threadpool_limits(1):
-                results.append(task.run())
+                results.append(current_processes().once(task.run))
         if results:
             job.receive(results)
 

@@ -106,7 +106,7 @@ class TableFitting:
         parts: dict[str, nn.Module] = {"shares": shares}
         weight = 0.0
         if self.settings.learner is None:
-            parts["forest"] = TreeEnsemble.from_forest(self.forest)
+            (parts["forest"],) = yield [Task("forest as tensors", self._last_forest)]
             (boosting,) = yield [self._task("boosted trees", lambda: self._boosting(targets), 1.0)]
             if boosting is not None:
                 parts["boosting"] = boosting
@@ -221,6 +221,10 @@ class TableFitting:
             return out_of_bag(self.forest, self.x, targets)
 
         return run
+
+    def _last_forest(self) -> TreeEnsemble:
+        """Turn the forest of the last round to tensors, where it was grown."""
+        return TreeEnsemble.from_forest(self.forest)
 
     def _boosting(self, targets: NDArray[np.float32]) -> TreeEnsemble:
         """Boost trees on the soft labels."""

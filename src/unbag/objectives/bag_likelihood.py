@@ -8,7 +8,7 @@ from torch import Tensor
 
 from unbag.objectives.base import Objective
 from unbag.objectives.losses import LossOfEveryClass
-from unbag.statistics import BagStatistics, bag_sum
+from unbag.statistics import BagStatistics
 
 __all__ = ["BagLikelihood", "MatchedLikelihood"]
 
@@ -173,11 +173,10 @@ class MatchedLikelihood(BagLikelihood):
 
         def pairs(values: Tensor) -> Tensor:
             """Sum of products over pairs of different rows of a bag. Shape (..., M, K)."""
-            index, n_bags = statistics.bag_index, statistics.n_bags
-            return bag_sum(values, index, n_bags) ** 2 - bag_sum(values**2, index, n_bags)
+            return statistics.bag_sum(values) ** 2 - statistics.bag_sum(values**2)
 
         number = pairs(weight)
-        some = number > _FEWEST * bag_sum(weight**2, statistics.bag_index, statistics.n_bags)
+        some = number > _FEWEST * statistics.bag_sum(weight**2)
         square = torch.where(some, pairs(weight * gap) / torch.where(some, number, 1.0), 0.0)
         shares = (self.bag_shares.to(gap) * self.trust.to(gap) * statistics.presence)[..., None]
         return (shares * square / (theta + _FLOOR / theta.shape[-1])).sum((-2, -1))
@@ -187,7 +186,6 @@ class MatchedLikelihood(BagLikelihood):
         eta = torch.softmax(statistics.logits.detach(), -1)
         pooled = (self.bag_shares[..., None] * self.theta).sum(-2).to(eta)  # (..., K)
         occurs = pooled > 0
-        mean_squares = torch.where(
-            occurs, (eta**2).mean(-2) / torch.where(occurs, pooled, 1.0), 0.0
-        )
+        squares = statistics.mean(eta**2)
+        mean_squares = torch.where(occurs, squares / torch.where(occurs, pooled, 1.0), 0.0)
         return ((mean_squares.sum(-1) - 1) / (occurs.sum(-1) - 1).clamp_min(1)).clamp(0, 1)

@@ -1,6 +1,6 @@
 """The base class of all objectives: it owns checks, statistics and stacking."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -22,9 +22,10 @@ class Objective(nn.Module):
     """A scalar loss of (logits, bag_index), differentiable, for anyone's training loop.
 
     Subclasses write ``reduce``: from the batch's ``unbag.statistics.BagStatistics`` to the
-    value. Hyperparameters and tables are buffers: 0-dimensional ones are hyperparameters, the
-    first axis of all others is the bag. That is what lets ``stack`` join the objectives of many
-    models into one with a leading replica axis.
+    value. They take sums and means over rows by its methods, which count the rows of all processes
+    that share a batch. Hyperparameters and tables are buffers: 0-dimensional ones are
+    hyperparameters, the first axis of all others is the bag. That is what lets ``stack`` join the
+    objectives of many models into one with a leading replica axis.
 
     Parameters
     ----------
@@ -77,10 +78,12 @@ class Objective(nn.Module):
         bag_index: Tensor,
         weight: Tensor | None = None,
         inclusion: Tensor | None = None,
+        total: Callable[[Tensor], Tensor] | None = None,
     ) -> BagStatistics:
         """Bag statistics of a batch under this objective's loss."""
         bags = bag_index.long()  # torch takes no other type for all that is done with it
-        return BagStatistics(logits, bags, self.n_bags, self.loss, weight, inclusion)
+        options: dict[str, Any] = {"weight": weight, "inclusion": inclusion, "total": total}
+        return BagStatistics(logits, bags, self.n_bags, self.loss, **options)
 
     def reduce(self, statistics: BagStatistics) -> Tensor:
         """Value of the objective, shape (...): a scalar without leading dimensions."""

@@ -16,19 +16,19 @@ __all__ = [
     "ProportionConsistency",
     "adversarial_perturbation",
     "consistency_weight",
-    "divergence",
+    "divergences",
     "unit",
 ]
 
 
-def divergence(logits: Tensor, perturbed_logits: Tensor) -> Tensor:
-    r"""Mean over the rows of :math:`KL(\eta \,\|\, \tilde\eta)`, no gradient through η.
+def divergences(logits: Tensor, perturbed_logits: Tensor) -> Tensor:
+    r""":math:`KL(\eta \,\|\, \tilde\eta)` of every row, no gradient through η.
 
-    Shapes: two of (..., n, K) to (...).
+    Shapes: two of (..., n, K) to (..., n).
     """
     log_p = torch.log_softmax(logits.detach(), -1)
     log_q = torch.log_softmax(perturbed_logits, -1)
-    return torch.sum(log_p.exp() * (log_p - log_q), -1).mean(-1)
+    return torch.sum(log_p.exp() * (log_p - log_q), -1)
 
 
 def unit(direction: Tensor, row_dims: int) -> Tensor:
@@ -164,10 +164,10 @@ class ProportionConsistency(Proportion):
         with _no_running_statistics(model):
             probe, radius = self.probe.to(inputs), self.radius.to(inputs)
             perturbation = adversarial_perturbation(
-                lambda d: divergence(logits, model(inputs + probe * d)) * len(inputs),
+                lambda d: divergences(logits, model(inputs + probe * d)).mean(-1) * len(inputs),
                 unit(torch.rand_like(inputs) - 0.5, 1),
                 lambda gradient: radius * unit(gradient, 1),
             )
-            shift = divergence(logits, model(inputs + perturbation))
+            shift = divergences(logits, model(inputs + perturbation)).mean(-1)
         weight_now = self.consistency.to(shift) * consistency_weight(progress, maximum=1.0)
         return proportion + weight_now * shift

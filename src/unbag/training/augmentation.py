@@ -8,6 +8,7 @@ a table gets some of its numbers from other rows.
 import torch
 from torch import Tensor
 
+from unbag.training.part import ALL_ROWS, Part
 from unbag.training.randomness import derive, uniform
 
 __all__ = ["augment"]
@@ -21,7 +22,7 @@ _CORRUPTED = 0.3  # of the numbers of a table's row
 _GREY = (0.299, 0.587, 0.114)
 
 
-def augment(x: Tensor, keys: Tensor, *, strong: bool, flip: bool) -> Tensor:
+def augment(x: Tensor, keys: Tensor, *, strong: bool, flip: bool, part: Part = ALL_ROWS) -> Tensor:
     """Return changed rows.
 
     Parameters
@@ -33,22 +34,25 @@ def augment(x: Tensor, keys: Tensor, *, strong: bool, flip: bool) -> Tensor:
     strong : bool
     flip : bool
         Whether images may be mirrored, left for right.
+    part : Part, optional
+        Which rows of the batch x has.
     """
     if x.ndim == 3:
-        return _corrupt(x, keys) if strong else x
+        return _corrupt(x, keys, part) if strong else x
     images = x[:, :, None] if x.ndim == 4 else x
-    draws = uniform(keys, images.shape[1], 16).to(x.dtype)  # (R, B, 16)
+    draws = uniform(keys, part.numbers(images), 16).to(x.dtype)  # (R, B, 16)
     out = _warp(images, *_placement(images, draws, strong, flip))
     if strong:
         out = _cover(_recolour(out, draws[..., 8:12]), draws[..., 12:14])
     return out.view(x.shape)
 
 
-def _corrupt(x: Tensor, keys: Tensor) -> Tensor:
+def _corrupt(x: Tensor, keys: Tensor, part: Part) -> Tensor:
     """Take some numbers of a row from other rows of the batch, each column by itself."""
-    n, d = x.shape[1:]
-    other = (uniform(derive(keys, 0), n, d) * n).to(torch.int64).clamp_max(n - 1)
-    return torch.where(uniform(derive(keys, 1), n, d) < _CORRUPTED, x.gather(1, other), x)
+    n, rows, d = part.n_rows(x), part.numbers(x), x.shape[2]
+    other = (uniform(derive(keys, 0), rows, d) * n).to(torch.int64).clamp_max(n - 1)
+    chosen = uniform(derive(keys, 1), rows, d) < _CORRUPTED
+    return torch.where(chosen, part.whole(x).gather(1, other), x)
 
 
 def _signed(draw: Tensor) -> Tensor:

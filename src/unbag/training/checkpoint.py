@@ -5,7 +5,6 @@ import json
 import os
 from pathlib import Path
 
-import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -58,7 +57,7 @@ class Checkpoint:
         """Delete the state, if there is one."""
         self.path.unlink(missing_ok=True)
 
-    def load(self, device: torch.device) -> tuple[dict[str, Tensor], dict[str, int]] | None:
+    def load(self) -> tuple[dict[str, Tensor], dict[str, int]] | None:
         """Read the state; None where there is none, or, with a warning, where it was changed."""
         try:
             with safe_open(self.path, framework="pt", device="cpu") as file:
@@ -74,8 +73,7 @@ class Checkpoint:
             discard(self.path)
             discarded(f"The checkpoint {self.path}", "was damaged")
             return None
-        tensors = {name: value.to(device) for name, value in state.items()}
-        return tensors, json.loads(metadata["progress"])
+        return state, json.loads(metadata["progress"])
 
     def _digest(self, state: dict[str, Tensor], progress: str) -> str:
         """Hash all that the file holds, and what run it is of."""

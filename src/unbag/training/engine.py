@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unbag.deadline import Deadline
+from unbag.processes import Processes
 from unbag.progress import TrainingProgress
 from unbag.training.batches import BATCHINGS
 from unbag.training.checkpoint import Checkpoint
@@ -28,11 +29,12 @@ from unbag.training.losses import (
 )
 from unbag.training.networks import stack_modules
 from unbag.training.optimizers import OPTIMIZERS
+from unbag.training.part import part_of
 from unbag.training.pseudo_labels import PseudoLabelLoss
 from unbag.training.randomness import seed_keys
 from unbag.training.recording import compiled, record
 from unbag.training.replica import Replica
-from unbag.training.rows import CHUNK, Rows, ScoredStack
+from unbag.training.rows import Rows, ScoredStack
 
 __all__ = ["PRECISIONS", "Stack"]
 
@@ -60,6 +62,8 @@ class Stack:
         A key of ``PRECISIONS``.
     test_every : int
         Epochs between two tests; the last is always tested.
+    processes : Processes, optional
+        Those that train this stack together; each takes its part of every batch.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Stack:
         device: torch.device,
         precision: str,
         test_every: int = 1,
+        processes: Processes | None = None,
     ) -> None:
         # Methods become slices of the stack when equal ones stand together.
         self.order = sorted(range(len(replicas)), key=lambda i: objective_kind(replicas[i]))
@@ -77,7 +82,10 @@ class Stack:
         self.dtype, compute = PRECISIONS[precision]
         first = self.replicas[0]
         self.epochs = first.epochs
-        self.network = stack_modules([r.module for r in self.replicas], device, self.dtype, compute)
+        self.processes = processes or Processes()
+        self.part = part_of(self.processes, first.rows_per_batch, device)
+        modules = [r.module for r in self.replicas]
+        self.network = stack_modules(modules, device, self.dtype, compute, self.part)
         self.keys = seed_keys([r.seed for r in self.replicas], device)
         self.n_bags = max(r.bags.priors.n_bags for r in self.replicas)
         self.rows = Rows(self.replicas, device, self.dtype)
@@ -92,7 +100,7 @@ class Stack:
         self._update: Callable[..., Any] = self._take_step
         self._score: Callable[..., Tensor] = self._sum_errors
         self._graph: torch.cuda.CUDAGraph | None = None
-        if device.type == "cuda" and self.network.capturable:
+        if device.type == "cuda" and self.network.capturable and self.part.is_whole:
             self._record()
 
     def _place_state(self) -> None:
@@ -115,9 +123,10 @@ class Stack:
         )
         stops = [r.stop_when_negative for r in self.replicas]
         self.stop_when_negative = torch.tensor(stops, device=self.device)
-        self.positions = torch.zeros(
+        positions = torch.zeros(
             replicas, self.batches.batch_size, dtype=torch.int64, device=self.device
         )
+        self.positions = self.part.take(positions)
 
         def zeros(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=self.dtype, device=self.device)
@@ -199,7 +208,8 @@ class Stack:
         self.loss.begin_epoch(epoch / self.epochs)
         for sums in self.sums.values():
             sums.zero_()
-        for positions in self.batches.epoch(epoch):
+        for plan in self.batches.epoch(epoch):
+            positions = self.part.take(plan)
             for step in range(positions.shape[1]):
                 self.positions.copy_(positions[:, step])
                 self._step() if self._graph is None else self._graph.replay()
@@ -228,7 +238,8 @@ class Stack:
         state = self.state
         weights, buffers = state["weights"], state["buffers"]
         step = state["step"].add_(1)
-        gradient = self.network.join(gradients).addcmul_(self.weight_decay, weights)
+        gradient = self.part.add(self.network.join(gradients))
+        gradient.addcmul_(self.weight_decay, weights)
         # A gradient whose square overflows would stop Adam silently.
         finite = torch.isfinite(values) & torch.isfinite(torch.linalg.vector_norm(gradient, dim=1))
         state["finite"].logical_and_(finite | ~state["active"])
@@ -305,8 +316,10 @@ class Stack:
         return state["active"] & (epoch + 1 - state["best_epoch"] >= self.patience)
 
     def _error(self, scored: ScoredStack) -> Tensor:
-        wrong = sum(self._score(*chunk, scored.table) for chunk in scored.chunks())
-        return wrong / scored.n_rows
+        wrong = torch.zeros_like(scored.table[:, 0, 0])
+        for _, chunk in self.part.deal(scored.chunks()):
+            wrong += self._score(*chunk, scored.table)
+        return self.part.add(wrong) / scored.n_rows
 
     def _sum_errors(self, rows: Tensor, group: Tensor, table: Tensor) -> Tensor:
         logits = self.model.forward(self.rows.numbers(rows), self.keys, 0, training=False)
@@ -318,13 +331,8 @@ class Stack:
         """Logits of the rows that every replica is to predict."""
         if self.rows.predicted is None:
             return [None] * len(self.replicas)
-        chunks = torch.split(self.rows.predicted, CHUNK, 1)
-        parts = [
-            self.model.forward(self.rows.numbers(chunk), self.keys, 0, training=False).cpu()
-            for chunk in chunks
-        ]
         sizes = [r.predicted.n_rows for r in self.replicas if r.predicted is not None]
-        joined = torch.cat(parts, 1).double().numpy()
+        joined = self.loss.predict(self.rows.predicted, "cpu").double().numpy()
         return [logits[:size].copy() for logits, size in zip(joined, sizes, strict=True)]
 
     def _fit(self, r: int, logits: NDArray[np.float64] | None) -> Fit:
@@ -375,7 +383,7 @@ class Stack:
     @torch.no_grad()
     def _resume(self, checkpoint: Checkpoint | None) -> int:
         """Load the last state, if there is one, and return the epoch to go on with."""
-        loaded = None if checkpoint is None else checkpoint.load(self.device)
+        loaded = self.processes.once(lambda: None if checkpoint is None else checkpoint.load())
         if loaded is None:
             return 0
         tensors, progress = loaded

@@ -1,5 +1,6 @@
 """What a step differentiates: a number for every replica, from a batch of its rows."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from unbag.objectives import Objective
 from unbag.objectives.consistency import (
     adversarial_perturbation,
     consistency_weight,
-    divergence,
+    divergences,
     unit,
 )
 from unbag.training.augmentation import augment
@@ -20,7 +21,7 @@ from unbag.training.networks import StackedNetwork
 from unbag.training.randomness import derive, uniform
 from unbag.training.recording import compiled
 from unbag.training.replica import Replica
-from unbag.training.rows import Rows
+from unbag.training.rows import CHUNK, Rows
 
 __all__ = [
     "AdversarialLoss",
@@ -74,6 +75,7 @@ class BatchLoss:
         step: Tensor,
     ) -> None:
         self.network = network
+        self.part = network.part
         self.rows = rows
         self.batches = batches
         self.keys = keys
@@ -106,6 +108,16 @@ class BatchLoss:
     def end_step(self, active: Tensor) -> None:
         """Follow the weights that a step has changed, of replicas that are active."""
 
+    @torch.no_grad()
+    def predict(self, rows: Tensor, device: torch.device | str) -> Tensor:
+        """Logits of rows of these indices, on a device: (R, n) to (R, n, K)."""
+        logits = torch.zeros(*rows.shape, self.rows.n_classes, dtype=self.rows.dtype, device=device)
+        for number, chunk in self.part.deal(torch.split(rows, CHUNK, 1)):
+            x = self.rows.numbers(chunk)
+            predicted = self.model.forward(x, self.keys, 0, training=False)
+            logits[:, number * CHUNK :][:, : x.shape[1]] = predicted
+        return self.part.add(logits)
+
     def compile(self) -> None:
         """Compile for CUDA."""
         self._evaluate = compiled(self.evaluate)
@@ -120,9 +132,8 @@ class BatchLoss:
         changes = self.augmentation
         if changes is None:
             return x
-        return augment(
-            x, derive(self.keys, _CHANGE, self.step), strong=changes.strong, flip=changes.flip
-        )
+        keys = derive(self.keys, _CHANGE, self.step)
+        return augment(x, keys, strong=changes.strong, flip=changes.flip, part=self.part)
 
     def _forward(self, x: Tensor, *, track: bool = True) -> Tensor:
         keys = derive(self.keys, _DROPOUT)
@@ -132,7 +143,8 @@ class BatchLoss:
         bag_index = self.rows.bag_index.gather(1, positions)
         weight = None if self.rows.weight is None else self.rows.weight.gather(1, positions)
         first = self.objectives[0][1]
-        statistics = first.statistics(logits, bag_index, weight, self.batches.inclusion)
+        total = None if self.part.is_whole else self.part.sum
+        statistics = first.statistics(logits, bag_index, weight, self.batches.inclusion, total)
         parts = [objective.reduce(statistics.part(part)) for part, objective in self.objectives]
         return torch.cat(parts), statistics.risks.detach(), statistics.presence
 
@@ -176,7 +188,8 @@ class AdversarialLoss(BatchLoss):
     ) -> Values:
         value, risks, presence = self._from_logits(positions, logits)
         shifted = self._forward(x + perturbation, track=False)
-        return value + self.weight * divergence(logits, shifted), risks, presence
+        distance = self.part.mean(divergences(logits, shifted))
+        return value + self.weight * distance, risks, presence
 
     def _perturbation(self, x: Tensor, logits: Tensor) -> Tensor:
         """Virtual adversarial perturbation of the batch."""
@@ -186,13 +199,14 @@ class AdversarialLoss(BatchLoss):
 
     def _random_direction(self, x: Tensor) -> Tensor:
         keys = derive(self.keys, _NOISE, self.step)
-        noise = uniform(keys, x.shape[1], x[0, 0].numel()).view(x.shape).to(x.dtype) - 0.5
+        noise = uniform(keys, self.part.numbers(x), math.prod(x.shape[2:])).view(x.shape)
+        noise = noise.to(x.dtype) - 0.5
         return unit(noise, 2)
 
     def _divergence_at(self, x: Tensor, logits: Tensor, direction: Tensor) -> Tensor:
         probe = _per_replica(self.probe, x)
-        shift = divergence(logits, self._forward(x + probe * direction, track=False))
-        return shift.sum() * x.shape[1]
+        shifted = self._forward(x + probe * direction, track=False)
+        return self.part.mean(divergences(logits, shifted)).sum() * self.part.n_rows(x)
 
     def _scaled(self, gradient: Tensor) -> Tensor:
         return _per_replica(self.radius, gradient) * unit(gradient, 2)
@@ -235,17 +249,18 @@ class SoftLabelLoss(BatchLoss):
         target = self._mix(target.to(logits.dtype))
         losses = -(target * torch.log_softmax(logits, -1)).sum(-1)  # (R, B)
         if self.rows.weight is None:
-            value = losses.mean(1)
+            value = self.part.mean(losses)
         else:
             weight = self.rows.weight.gather(1, positions)
-            value = (weight * losses).sum(1) / weight.sum(1)
+            value = self.part.sum((weight * losses).sum(1)) / self.part.sum(weight.sum(1))
         return value, self.nothing, self.nothing[..., 0]
 
     def _mix(self, values: Tensor) -> Tensor:
         """Mix the entries (R, B, ...) of a batch, rows or labels."""
         if self.mixed is None:
             return values
-        share = uniform(derive(self.keys, _MIX, self.step), values.shape[1], 1)  # (R, B, 1)
+        keys = derive(self.keys, _MIX, self.step)
+        share = uniform(keys, self.part.numbers(values), 1)  # (R, B, 1)
         share = torch.where(self.mixed[:, None, None], share, 1.0).to(values.dtype)
         share = share.view(*values.shape[:2], *[1] * (values.ndim - 2))
         return share * values + (1 - share) * values.flip(1)

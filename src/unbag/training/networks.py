@@ -8,20 +8,20 @@ checkpoints see only those two matrices, whatever the architecture.
 import copy
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from unbag.models import MLP, ResNet20
+from unbag.training.normalisation import EPS, rectify_and_normalize, share_layers
+from unbag.training.part import ALL_ROWS, Part
 from unbag.training.randomness import derive, uniform
 
 __all__ = ["StackedMLP", "StackedModules", "StackedNetwork", "is_batched", "stack_modules"]
 
-_MOMENTUM, _EPS = 0.1, 1e-5  # of batch normalisation, as in nn.BatchNorm1d
+_MOMENTUM = 0.1  # of batch normalisation, as in nn.BatchNorm1d
 _ALIGN = 8  # matrix units want rows of 16 bytes: 8 numbers of bfloat16
-# Few sums over many rows do not keep a GPU busy in one stage.
-_MANY_ROWS, _MANY_SUMS = 1 << 11, 1 << 12
 
 
 def _padded(size: int, aligned: bool) -> int:
@@ -46,6 +46,8 @@ class StackedNetwork:
         Of matrix products and convolutions.
     capturable : bool
         Whether a step can be recorded as a CUDA graph.
+    part : Part
+        The rows of every batch that this process has.
     """
 
     weights: Tensor
@@ -56,6 +58,7 @@ class StackedNetwork:
     counters: dict[str, Tensor]
     compute: torch.dtype
     capturable = True
+    part: Part
 
     def forward(
         self, x: Tensor, keys: Tensor, step: Tensor | int, *, training: bool, track: bool = True
@@ -79,72 +82,6 @@ class StackedNetwork:
         raise NotImplementedError
 
 
-def _sum_rows(x: Tensor) -> Tensor:
-    """Sum over the rows of each replica: (R, n, units) to (R, 1, units)."""
-    replicas, n, units = x.shape
-    if x.is_cuda and n >= _MANY_ROWS and replicas * units < _MANY_SUMS:
-        # In two stages, so that there are more sums to share out than a GPU has processors. With
-        # fewer than nine parts the compiler would repeat the second stage for every row.
-        parts = next((p for p in range(16, 8, -1) if n % p == 0), 1)
-        x = x.view(replicas, parts, n // parts, units).sum(2)
-    return x.sum(1, keepdim=True)
-
-
-class _RectifyAndNormalize(torch.autograd.Function):
-    """Bias, ReLU and batch normalisation of a stack, with the gradient in its closed form.
-
-    With z = x + bias, a = relu(z), â = (a − mean) / deviation and the incoming gradient g, sums
-    and means over the n rows of a batch give
-
-    - d shift = Σ g,  d scale = Σ g â,
-    - dz = [z > 0] · gain · (g − d shift / n − â · d scale / n),  gain = scale / deviation,
-    - d bias = Σ dz, written out in sums that need no second pass over the rows.
-
-    Automatic differentiation of the forward lines reads and writes memory twice as often.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, bias: Tensor, scale: Tensor, shift: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        n = x.shape[1]
-        positive = torch.relu(x + bias)
-        mean = _sum_rows(positive) / n
-        centred = positive - mean
-        var = _sum_rows(centred.square()) / n
-        inverse = torch.rsqrt(var + _EPS)
-        normal = centred * inverse
-        ctx.save_for_backward(normal, mean, inverse, scale)
-        ctx.input_dtype = x.dtype
-        ctx.mark_non_differentiable(mean, var)
-        return torch.addcmul(shift, normal, scale), mean, var
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        normal, mean, inverse, scale = ctx.saved_tensors  # normal: (R, n, units)
-        out = gradients[0]
-        n = out.shape[1]
-        # A unit was cut off by the ReLU exactly where its normalised value is that of zero.
-        on = (normal > -mean * inverse).to(out.dtype)
-        weighted = out * normal
-        grad_shift = _sum_rows(out)
-        grad_scale = _sum_rows(weighted)
-        first, second = grad_shift / n, grad_scale / n
-        gain = scale * inverse
-        grad_x = (out - first - normal * second) * (on * gain)
-        sums = _sum_rows(on * out) - first * _sum_rows(on) - second * _sum_rows(on * normal)
-        grad_bias = gain * sums
-        return grad_x.to(ctx.input_dtype), grad_bias, grad_scale, grad_shift
-
-
-def _rectify_and_normalize(
-    x: Tensor, bias: Tensor, scale: Tensor, shift: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Normalised ReLU of x (R, n, units), and the batch's mean and variance, (R, 1, units)."""
-    out = _RectifyAndNormalize.apply(x, bias, scale, shift)  # type: ignore[no-untyped-call]
-    return cast(tuple[Tensor, Tensor, Tensor], out)
-
-
 class StackedMLP(StackedNetwork):
     """R multilayer perceptrons of the same layer sizes; a layer is one batched product.
 
@@ -159,6 +96,7 @@ class StackedMLP(StackedNetwork):
         Of the weights.
     compute : torch.dtype
         Of the matrix products.
+    part : Part, optional
     """
 
     def __init__(
@@ -167,8 +105,10 @@ class StackedMLP(StackedNetwork):
         device: torch.device,
         dtype: torch.dtype,
         compute: torch.dtype,
+        part: Part = ALL_ROWS,
     ) -> None:
         self.modules = list(modules)
+        self.part = part
         self.counters = {}
         self.compute = compute
         self.n_replicas = len(modules)
@@ -257,17 +197,17 @@ class StackedMLP(StackedNetwork):
             scale, shift = next(params), next(params)
             mean, var = self.running[2 * layer : 2 * layer + 2]
             if training:
-                x, batch_mean, batch_var = _rectify_and_normalize(x, bias, scale, shift)
+                x, batch_mean, batch_var = rectify_and_normalize(x, bias, scale, shift, self.part)
                 if track:
-                    n = x.shape[1]
+                    n = self.part.n_rows(x)
                     with torch.no_grad():
                         mean.lerp_(batch_mean, _MOMENTUM)
                         var.lerp_(batch_var * (n / max(n - 1, 1)), _MOMENTUM)
             else:
-                gain = torch.rsqrt(var + _EPS) * scale
+                gain = torch.rsqrt(var + EPS) * scale
                 x = torch.addcmul(shift - mean * gain, torch.relu(x + bias), gain)
             if training and self.dropout is not None:
-                draw = uniform(derive(keys, step, layer), x.shape[1], x.shape[2])
+                draw = uniform(derive(keys, step, layer), self.part.numbers(x), x.shape[2])
                 x = x * (draw >= self.dropout).to(x.dtype) / (1 - self.dropout).to(x.dtype)
             x = x.to(self.compute)
         return x[..., : self.n_classes]
@@ -287,6 +227,7 @@ class StackedModules(StackedNetwork):
         Of the weights.
     compute : torch.dtype
         Of the matrix products and convolutions.
+    part : Part, optional
     """
 
     def __init__(
@@ -295,13 +236,17 @@ class StackedModules(StackedNetwork):
         device: torch.device,
         dtype: torch.dtype,
         compute: torch.dtype,
+        part: Part = ALL_ROWS,
     ) -> None:
         self.originals = list(modules)
+        self.part = part
         self.compute = compute
         # Randomness inside a module of the user's comes from torch's generator, which is set from
         # the replica's key before each pass; that cannot be recorded in a CUDA graph.
         self.capturable = all(type(m) is ResNet20 for m in modules)
         self.modules = [copy.deepcopy(m).to(device, dtype) for m in modules]
+        for module in self.modules:
+            share_layers(module, part)
         trained = [[p for p in m.parameters() if p.requires_grad] for m in self.modules]
         remembered = [[b for b in m.buffers() if b.is_floating_point()] for m in self.modules]
         self.weights = _move_into_matrix(trained, device, dtype)
@@ -377,14 +322,19 @@ def _move_into_matrix(
 
 
 def stack_modules(
-    modules: Sequence[nn.Module], device: torch.device, dtype: torch.dtype, compute: torch.dtype
+    modules: Sequence[nn.Module],
+    device: torch.device,
+    dtype: torch.dtype,
+    compute: torch.dtype,
+    part: Part = ALL_ROWS,
 ) -> StackedNetwork:
     """Stack modules of one architecture in the form that trains them fastest."""
+    modules = part.same_everywhere(modules)
     if dtype == torch.float64:  # trained weights come back in copies of these, with all digits
         modules = [copy.deepcopy(module).double() for module in modules]
     if all(map(is_batched, modules)):
-        return StackedMLP(cast(list[MLP], modules), device, dtype, compute)
-    return StackedModules(modules, device, dtype, compute)
+        return StackedMLP(cast(list[MLP], modules), device, dtype, compute, part)
+    return StackedModules(modules, device, dtype, compute, part)
 
 
 def is_batched(module: nn.Module) -> bool:
@@ -395,5 +345,5 @@ def is_batched(module: nn.Module) -> bool:
     return (
         type(module) is MLP
         and all(p.requires_grad for p in module.parameters())
-        and all(n.eps == _EPS and n.momentum == _MOMENTUM for n in module.blocks()[1])
+        and all(n.eps == EPS and n.momentum == _MOMENTUM for n in module.blocks()[1])
     )

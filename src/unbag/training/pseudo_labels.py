@@ -15,7 +15,6 @@ from unbag.training.losses import BatchLoss, Values
 from unbag.training.networks import stack_modules
 from unbag.training.randomness import derive
 from unbag.training.replica import PseudoLabels, Replica
-from unbag.training.rows import CHUNK
 
 __all__ = ["PseudoLabelLoss"]
 
@@ -71,7 +70,7 @@ class PseudoLabelLoss(BatchLoss):
         if options.teacher:
             modules = [replica.module for replica in replicas]
             dtype = network.weights.dtype
-            self.model = stack_modules(modules, device, dtype, network.compute)
+            self.model = stack_modules(modules, device, dtype, network.compute, self.part)
             self.state["teacher.weights"] = self.model.weights
             self.state["teacher.buffers"] = self.model.buffers
 
@@ -90,9 +89,9 @@ class PseudoLabelLoss(BatchLoss):
     def evaluate(self, positions: Tensor) -> Values:
         """Forward passes, objective on weak rows, cross-entropy of pseudo-labels on strong ones."""
         x = self.rows.batch(positions)
-        flip = self.options.flip
-        weak = augment(x, derive(self.keys, _WEAK, self.step), strong=False, flip=flip)
-        strong = augment(x, derive(self.keys, _STRONG, self.step), strong=True, flip=flip)
+        changes: dict[str, Any] = {"flip": self.options.flip, "part": self.part}
+        weak = augment(x, derive(self.keys, _WEAK, self.step), strong=False, **changes)
+        strong = augment(x, derive(self.keys, _STRONG, self.step), strong=True, **changes)
         logits = self._forward(weak)
         # Strong rows are normalised by themselves, and running statistics are those of weak ones,
         # which rows to predict are like.
@@ -102,8 +101,8 @@ class PseudoLabelLoss(BatchLoss):
         losses = -(target * torch.log_softmax(logits_strong, -1)).sum(-1)  # (R, B)
         if self.rows.weight is not None:
             weight = self.rows.weight.gather(1, positions)
-            losses = losses * weight / weight.mean(1, keepdim=True)
-        return values + self.options.weight * losses.mean(1), risks, presence
+            losses = losses * weight / self.part.mean(weight)[:, None]
+        return values + self.options.weight * self.part.mean(losses), risks, presence
 
     @torch.no_grad()
     def _label(self, positions: Tensor, weak: Tensor, logits: Tensor) -> Tensor:
@@ -125,8 +124,10 @@ class PseudoLabelLoss(BatchLoss):
         """Take a step of the factors towards the shares of the bags of a batch."""
         n_bags = self.batches.n_bags
         each = torch.ones_like(q[..., :1]) if weight is None else weight[..., None].to(q)
-        rows = bag_sum(each, bag_index, n_bags)  # (R, M, 1)
-        mean = bag_sum(each * q, bag_index, n_bags) / torch.where(rows > 0, rows, 1.0)
+        parts = [bag_sum(values, bag_index, n_bags) for values in (each, each * q)]
+        sums = self.part.sum(torch.cat(parts, -1))
+        rows = sums[..., :1]  # (R, M, 1)
+        mean = sums[..., 1:] / torch.where(rows > 0, rows, 1.0)
         gap = (self.theta - mean) / (self.theta + _FLOOR / self.theta.shape[-1])
         step = torch.where(rows > 0, _GAIN_RATE * gap, 0.0)
         self.gain.copy_((self.gain + step).clamp(-_LARGEST_GAIN, _LARGEST_GAIN))
@@ -157,11 +158,7 @@ class PseudoLabelLoss(BatchLoss):
     def begin_epoch(self, progress: float) -> None:  # noqa: ARG002 - the base names it
         """Set temperature and threshold from the rows that are kept out."""
         assert self.rows.predicted is not None
-        parts = [
-            self.model.forward(self.rows.numbers(chunk), self.keys, 0, training=False)
-            for chunk in torch.split(self.rows.predicted, CHUNK, 1)
-        ]
-        logits, has_bag = torch.cat(parts, 1), self.kept_out >= 0
+        logits, has_bag = self.predict(self.rows.predicted, self.keys.device), self.kept_out >= 0
         index = self.kept_out.clamp_min(0)[..., None].expand(logits.shape)
         ratios = torch.where(has_bag[..., None], self.ratios.gather(1, index), 1.0)
         self.temperature.copy_(likeliest_temperature(logits, ratios))

@@ -52,9 +52,14 @@ def permutation_keys(keys: Tensor, n: int) -> Tensor:
     return _mix(keys[:, None] ^ _mix(positions)).to(torch.int64) + (1 << 31)
 
 
-def uniform(keys: Tensor, n: int, d: int) -> Tensor:
-    """Return uniform numbers in [0, 1) for every key, row and column: shape (R, n, d)."""
-    rows = torch.arange(n, dtype=torch.int32, device=keys.device)
+def uniform(keys: Tensor, rows: int | Tensor, d: int) -> Tensor:
+    """Return uniform numbers in [0, 1) for every key, row and column: shape (R, n, d).
+
+    Rows are given by their numbers, shape (n,), or by how many there are.
+    """
+    if not isinstance(rows, Tensor):
+        rows = torch.arange(rows, dtype=torch.int32, device=keys.device)
+    rows = rows.to(torch.int32)
     columns = torch.arange(d, dtype=torch.int32, device=keys.device)
     row_keys = _mix(keys[:, None] ^ _mix(rows))  # (R, n)
     bits = _mix(row_keys[..., None] ^ _mix(columns + 0x1B873593))  # (R, n, d)

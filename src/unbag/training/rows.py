@@ -27,6 +27,7 @@ class Rows:
 
     Attributes
     ----------
+    n_classes : int
     bag_index : Tensor of shape (R, n)
         The bag of every row; −1 marks padding behind replicas with fewer rows.
     weight : Tensor of shape (R, n) or None
@@ -79,7 +80,8 @@ class Rows:
             for name in replicas[0].scored
         }
         self.predicted = self._place_predicted(replicas, offsets, device)
-        none = np.zeros(replicas[0].bags.priors.n_classes)
+        self.n_classes = replicas[0].bags.priors.n_classes
+        none = np.zeros(self.n_classes)
         shifts = [none if r.logit_shift is None else r.logit_shift for r in replicas]
         self.logit_shift = torch.tensor(np.stack(shifts), device=device, dtype=dtype)[:, None]
 

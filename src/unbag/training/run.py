@@ -14,6 +14,7 @@ import torch
 
 from unbag.deadline import Deadline
 from unbag.fingerprint import fingerprint
+from unbag.processes import Processes, current_processes
 from unbag.progress import TrainingProgress
 from unbag.training.checkpoint import Checkpoint
 from unbag.training.engine import PRECISIONS, Stack
@@ -25,6 +26,7 @@ from unbag.validation import check_choice, check_number, invalid
 __all__ = ["resolve_device", "train"]
 
 _SMALL = 1 << 16  # numbers of a layer's activations, up to which one thread serves
+_COMPARED = 50  # rows of each replica that processes compare before they train it together
 _CACHE = 2 << 20  # bytes of one layer's activations that a stack on the CPU may hold
 
 
@@ -123,6 +125,9 @@ def train(
 ) -> list[Fit]:
     """Train many models, as few stacks as possible; one model is a stack of one.
 
+    Where there is a group of processes of torch.distributed, they train every stack together. All
+    of them must call this with the same arguments; the first shows progress and writes checkpoints.
+
     Parameters
     ----------
     replicas : sequence of Replica
@@ -152,6 +157,7 @@ def train(
     check_choice("precision", precision, PRECISIONS)
     check_number("test_every", test_every, low=1, integer=True)
     resolved = resolve_device(device)
+    processes = current_processes()
     groups: dict[tuple[object, ...], list[int]] = {}
     for i, replica in enumerate(replicas):
         groups.setdefault(replica.group, []).append(i)
@@ -159,26 +165,28 @@ def train(
     total = sum(r.epochs for r in replicas)
     deadline = (deadline or Deadline()).part(max((r.time_share for r in replicas), default=1.0))
     label = " and ".join(dict.fromkeys(replica.stage for replica in replicas))
+    verbose = verbose and processes.is_first
     with _matmul_precision(precision), TrainingProgress(total, verbose, label) as progress:
         waiting = list(groups.values())
         while waiting:
             members = waiting.pop(0)
-            limit = _replicas_per_stack(replicas[members[0]], resolved)
+            limit = processes.agree(_replicas_per_stack(replicas[members[0]], resolved))
             if len(members) > limit:
                 members, *rest = _deal(members, -(-len(members) // limit), replicas, resolved)
                 waiting[:0] = rest
             part = [replicas[i] for i in members]
             saved = None
-            if checkpoint is not None:
+            _check_alike(part, processes)
+            if checkpoint is not None and processes.is_first:
                 saved = Checkpoint(checkpoint, fingerprint(part, precision, resolved.type))
             start = time.perf_counter()
             share = len(members) / (len(replicas) - len(fits))
             try:
                 with _few_threads(part[0], resolved):
-                    stack = Stack(part, resolved, precision, test_every)
+                    stack = Stack(part, resolved, precision, test_every, processes)
                     results = stack.run(progress, saved, checkpoint_seconds, deadline.part(share))
             except torch.cuda.OutOfMemoryError:
-                if len(members) == 1:
+                if len(members) == 1 or processes.size > 1:  # others may have enough
                     raise
                 half = len(members) // 2
                 waiting[:0] = [members[:half], members[half:]]
@@ -199,6 +207,22 @@ def train(
             if on_finish is not None:
                 on_finish(ended, _nothing if saved is None else saved.delete)
     return [fits[i] for i in range(len(replicas))]
+
+
+def _check_alike(part: Sequence[Replica], processes: Processes) -> None:
+    """Refuse processes that were given different rows or settings."""
+    if processes.size == 1:
+        return
+    plain = [
+        (type(r.objective), r.seed, r.epochs, r.rows_per_batch, r.batching, r.bags.bag_index)
+        for r in part
+    ]
+    samples = []
+    for replica in part:
+        places = np.linspace(0, replica.bags.n_rows - 1, _COMPARED).astype(np.int64)
+        rows = torch.as_tensor(replica.bags.take(places).X)
+        samples.append(rows.to("cpu", torch.float64).flatten())
+    processes.check_alike(fingerprint(plain), torch.cat(samples))
 
 
 def _settings(replica: Replica, device: torch.device) -> dict[str, Any]:

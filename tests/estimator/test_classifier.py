@@ -774,7 +774,7 @@ def test_early_stopping_keeps_the_best_epoch():
     assert clf.n_iter_ == len(errors) == min(clf.best_epoch_ + 5, 60) < 60
     assert (
         clf.stop_reason_
-        == f"Stopped after {clf.n_iter_} epochs: the label-free error did not fall for 5."
+        == f"Stopped after {clf.n_iter_} epochs: the label-free error no longer fell (patience 5)."
     )
     held = np.setdiff1d(np.arange(len(y)), np.asarray(bags.rows))
     overfitted = UnbagClassifier(theta, learning_rate=3e-3, **settings)

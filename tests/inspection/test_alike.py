@@ -69,12 +69,12 @@ def test_what_cannot_be_tested_is_said():
     X, bag = rows_of(theta, 60)
     inspection = inspect(theta, X=X, bag_ids=bag)
     assert inspection.alike is None
-    assert "takes more than 3 bags with rows, and there are 3" in inspection.notes[-1]
-    assert "takes more than" in inspect(theta, 60).notes[-1]
-    with pytest.raises(InvalidInputError, match="takes more than"):
+    assert "needs more than 3 bags with rows, and there are 3" in inspection.notes[-1]
+    assert "needs more than" in inspect(theta, 60).notes[-1]
+    with pytest.raises(InvalidInputError, match="needs more than"):
         alike_test(X, bag, theta)
     more = np.vstack([theta, [0.4, 0.4, 0.2]])
-    with pytest.raises(InvalidInputError, match="at least 30 more than bags"):
+    with pytest.raises(InvalidInputError, match="at least 30 more rows than bags"):
         alike_test(X[:20], np.arange(20) % 4, more)
     with pytest.raises(InvalidInputError, match="do not differ within bags"):
         alike_test(np.ones((180, 2)), bag, np.full((3, 2), 0.5))
@@ -90,7 +90,7 @@ def test_without_rank_the_columns_there_are_tested():
     X[bag == 2] += 1
     inspection = inspect(theta, X=X, bag_ids=bag, shares_of="rows")
     assert inspection.alike.p_value < 1e-6
-    assert any("took rows as drawn at random" in note for note in inspection.notes)
+    assert any("treats rows as drawn at random" in note for note in inspection.notes)
 
 
 def test_known_errors_of_the_priors_are_no_alarm():

@@ -32,7 +32,7 @@ def test_a_column_is_found_that_a_mix_of_all_hides():
     assert result.columns[0].column == "x1"
     assert 0.05 < result.columns[0].deviation < 0.4
     (reason,) = inspect(THETA, X=X, bag_ids=BAG, columns=names).reasons
-    assert "Columns that differ, with their standard deviations: 'x1' (0." in reason
+    assert "Columns that differ, and by how many standard deviations: 'x1' (0." in reason
 
 
 def test_features_of_one_column_count_as_one():

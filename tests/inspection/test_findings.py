@@ -16,18 +16,18 @@ def test_the_report_reads_well():
         "4 bags, 3 classes, 1,000 rows",
         "  classes the shares tell apart  3 of 3",
         "  condition number (1 is best)   2.9",
-        "  noise (1: as with labels)      2.8",
-        "  accuracy can be known to       ± 8.7 points (95%), ± 4.8 points if shares are of "
+        "  noise of training (labels: 1)  2.8",
+        "  accuracy can be known to       ± 8.7 points (95%), ± 4.8 points if the shares count "
         "these rows",
-        "  rows to know it to ± 1 point   75,298, 7,530 to 30,119 per bag",
-        "  off by, if shares are 1% off   ± 0.68 points",
-        "  off by, with the errors given  ± 2.4 points",
-        "  - Even with all rows held out, the accuracy could be estimated to ± 8.7 points only. "
-        "3 times as many rows, about 3,000, give ± 5 points. Bags whose shares differ more help "
-        "as well.",
-        "  note: Say what the shares are of (shares_of). As those of a population that the rows "
-        "are a sample of, which is assumed, the accuracy is known to ± 8.7 points; as those of "
-        "these very rows, counted in full, to ± 4.8 points.",
+        "  rows needed for ± 1 point      75,298, 7,530 to 30,119 per bag",
+        "  error if shares are 1% off     ± 0.68 points",
+        "  error from the errors given    ± 2.4 points",
+        "  - Even with all rows held out, the accuracy could only be estimated to ± 8.7 points. "
+        "For ± 5 points, use 3 times as many rows (about 3,000). Bags whose shares differ more "
+        "help as well.",
+        "  note: Say what the shares describe (shares_of). If the rows are a sample of the "
+        "population that they describe, as is assumed here, the accuracy can be known to ± 8.7 "
+        "points; if they count these very rows, to ± 4.8 points.",
         "  note: It was not tested whether rows of a class look alike in all bags: no rows were "
         "given.",
         "verdict: care (learning from these bags can work, within limits)",

@@ -24,11 +24,11 @@ from unbag.priors import ClassPriors
         ([[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]], "the share of 0 is 0.5 in every bag"),
         (
             np.full((3, 4), 0.25),
-            "In all, 3 more bags with different shares are needed; suggested_bags lists",
+            "In all, 3 more bags with other shares are needed; suggested_bags lists",
         ),
         (
             np.random.default_rng(0).dirichlet(np.ones(7), 6),
-            "follows from the others in the same way",
+            "is the same function of the other shares",
         ),
     ],
 )
@@ -36,7 +36,7 @@ def test_without_rank_it_stops_and_says_what_would_help(priors, message):
     inspection = inspect(priors, 1000)
     assert inspection.verdict == "stop"
     assert any(message in reason for reason in inspection.reasons), inspection.reasons
-    assert "methods with risk weights cannot train" in inspection.reasons[-1]
+    assert "methods with risk weights cannot be trained" in inspection.reasons[-1]
     assert inspection.condition_number == np.inf
     assert inspection.half_width is inspection.rows_needed is inspection.inflation is None
     more = np.vstack([np.asarray(priors), inspection.suggested_bags])
@@ -49,7 +49,7 @@ def test_prior_errors_bring_care_and_then_stop():
 
     assert [with_errors(size).verdict for size in (0.005, 0.05, 0.2)] == ["go", "care", "stop"]
     care = with_errors(0.05)
-    assert "standard errors of the shares move the estimated accuracy by ± 12" in care.reasons[0]
+    assert "errors of the shares put the estimated accuracy off by ± 12" in care.reasons[0]
     twice = with_errors(0.1).prior_error_half_width
     assert twice == pytest.approx(2 * care.prior_error_half_width, rel=1e-3)
 
@@ -57,7 +57,7 @@ def test_prior_errors_bring_care_and_then_stop():
 def test_few_rows_bring_care_and_then_stop():
     verdicts = [inspect(TABLE, size).verdict for size in (3000, 300, 12)]
     assert verdicts == ["go", "care", "stop"]
-    assert "give ± 5 points" in inspect(TABLE, 300).reasons[0]
+    assert "For ± 5 points, use" in inspect(TABLE, 300).reasons[0]
     exact = inspect(TABLE, 500, shares_of="rows")
     assert (exact.verdict, inspect(TABLE, 500).verdict) == ("go", "care")
     assert sum(exact.rows_needed) < sum(inspect(TABLE, 500).rows_needed)
@@ -74,14 +74,15 @@ def test_tiny_dominating_and_empty_bags_and_rare_classes():
     empty = inspect(TABLE, {**SIZES, "north": 0})
     assert (empty.empty_bags, empty.n_bags, empty.rank) == (["north"], 3, 3)
     assert any(
-        "1 bag with shares but without rows, left out here: 'north'" in r for r in empty.reasons
+        "1 bag with shares but without rows, which are left out here: 'north'" in r
+        for r in empty.reasons
     )
     assert inspect(TABLE, [0, 0, 3, 4]).verdict == "stop"
 
     rare = inspect([[0.6, 0.399, 0.001], [0.3, 0.7, 0.0], [0.1, 0.8, 0.1]], [2000, 2000, 150])
     assert rare.rare_classes == [2]
     assert rare.thin_cells == 1
-    assert any("fewer than 20 rows are expected of class 2" in r for r in rare.reasons)
+    assert any("fewer than 20 rows of class 2" in r for r in rare.reasons)
 
 
 def test_two_groups_of_classes_are_explained_and_classes_of_no_bag_are_not():

@@ -49,7 +49,7 @@ def test_differences_too_small_to_matter_are_trivial_in_any_number_of_rows():
     trivial = trivial_model(predicted, np.repeat([1, 0], 100_000), theta)
     assert trivial.p_value < 1e-6
     assert trivial.trivial
-    assert "hardly follow the priors" in trivial.reasons[0]
+    assert "hardly follow the known ones" in trivial.reasons[0]
 
 
 def test_equal_priors_do_not_make_a_model_trivial():

@@ -137,8 +137,9 @@ def test_rounds_end_when_bags_of_rows_kept_out_become_less_likely():
     np.testing.assert_array_equal(fitting.last().targets, kept)
     reason = fitting.finish(run([fitting.last()])[0]).stop_reason
     assert reason.startswith(
-        "Trained with cross-fitting (1 round). Another round did not improve the fit on held-out "
-        f"rows. On {fitting.kept_out.sum()} rows that it was not trained on, it names"
+        "Trained with cross-fitting (1 round). Training stopped because another round did not "
+        f"improve the fit on held-out rows. On {fitting.kept_out.sum()} rows that it was not "
+        "trained on, it names"
     )
 
 
@@ -437,7 +438,7 @@ def test_few_rows_have_no_rounds():
         bags = unbag.Bags(np.arange(float(n))[:, None], np.arange(n) % K, THETA)
         assert crossfitting(bags).most_rounds == rounds
     (fit,) = fit_many([Job(make(18), "crossfit", **TINY)], device="cpu")
-    assert fit.stop_reason == "Trained on soft labels of matched-likelihood, without rounds."
+    assert fit.stop_reason == "Trained on soft labels from matched-likelihood, without rounds."
     assert fit.calibration is None
     assert fit.method == "crossfit"
 

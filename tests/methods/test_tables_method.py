@@ -45,7 +45,7 @@ def test_it_learns_and_says_so():
     assert (predict(fit, X).argmax(1) == y).mean() > 0.85
     assert (fit.method, fit.settings["trees"], fit.n_epochs) == ("tables", 20, 2)
     assert fit.module.trust > 0.9
-    assert "confirm it" in fit.stop_reason
+    assert "confirm the model" in fit.stop_reason
     np.testing.assert_allclose(fit.output_prior, fit.pooled_prior)
     assert not fit.diverged
 
@@ -60,7 +60,7 @@ def test_random_bags_of_noise_give_the_shares_of_all_rows():
     log_p = predict(fit, rng.normal(size=(300, 5)))
     assert (log_p.argmax(1) == 0).mean() > 0.98  # the most frequent class
     assert fit.module.trust < 0.9
-    assert "left out neither confirm nor refute it" in fit.stop_reason
+    assert "left out neither confirm nor refute the model" in fit.stop_reason
 
 
 def test_shares_that_say_nothing_of_the_rows_are_noticed():
@@ -71,8 +71,8 @@ def test_shares_that_say_nothing_of_the_rows_are_noticed():
     shuffled = np.random.default_rng(0).permutation(theta)
     right, wrong = (fit_one(unbag.Bags(X, bag, shares)) for shares in (theta, shuffled))
     assert right.module.trust > 0.9 > wrong.module.trust
-    assert "confirm it" in right.stop_reason
-    assert "neither confirm nor refute it" in wrong.stop_reason
+    assert "confirm the model" in right.stop_reason
+    assert "neither confirm nor refute the model" in wrong.stop_reason
 
 
 def test_standard_errors_of_shares_leave_room_for_them():

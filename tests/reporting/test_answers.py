@@ -68,7 +68,7 @@ def test_an_estimate_above_100_percent_stops(run):
 
 @pytest.mark.parametrize(
     ("right", "reason"),
-    [(0.4, "Always answering “a” would be right"), (0.52, "Nothing shows that it")],
+    [(0.4, "no better than always answering “a”"), (0.52, "Nothing shows that it")],
 )
 def test_a_model_no_better_than_one_class(run, right, reason):
     status, _, trust, following = answers(run, right=right, rows=300)
@@ -98,7 +98,7 @@ def test_what_cannot_be_tested_is_said(run):
     inspection = unbag.inspect({"x": [0.9, 0.1], "y": [0.1, 0.9]}, sizes=5000)
     status, _, trust, following = answers(run, inspection=inspection)
     assert status == "go"
-    assert "takes more than 2 bags with rows, and there are 2" in trust["points"][0]
+    assert "needs more than 2 bags with rows, and there are 2" in trust["points"][0]
     assert "by hand" in following["points"][0]
 
 

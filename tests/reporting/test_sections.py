@@ -229,4 +229,4 @@ def test_columns_are_shares_of_what_all_tell_together(run):
 def test_columns_of_a_model_that_tells_nothing(run):
     useless = replace(importances(["a"]), gain=-0.1)
     page = render_html(build_report(**run.content(importances=useless)))
-    assert "no column can be said to matter" in page
+    assert "it cannot be said which columns matter" in page

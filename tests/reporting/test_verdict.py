@@ -27,7 +27,7 @@ def evaluation(right=0.9, shift=(0, 0, 0, 0, 0), rows=8000):
         ({"rows": 100}, "use it with care", "interval of the accuracy is wide"),
         ({"shift": (0.05, 0, 0, 0, -0.05)}, "use it with care", "bags disagree"),
         ({"right": 1.0, "shift": (0.1, -0.1, 0, 0.05, -0.1)}, "do not use it", "above 100%"),
-        ({"right": 0.5}, "do not use it", "no worse"),
+        ({"right": 0.5}, "do not use it", "no better than always answering"),
     ],
 )
 def test_verdict_reason_and_next_step(given, verdict, reason):

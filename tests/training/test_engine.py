@@ -613,7 +613,9 @@ def test_the_weights_of_the_best_epoch_are_kept():
             torch.testing.assert_close(tensor, other, rtol=0, atol=1e-9)
     assert any(outcome.n_epochs < 40 for outcome in outcomes)
     stopped = next(outcome for outcome in outcomes if outcome.n_epochs < 40)
-    assert stopped.stop_reason.endswith(" epochs: the label-free error did not fall for 4.")
+    assert stopped.stop_reason.endswith(
+        " epochs: the label-free error no longer fell (patience 4)."
+    )
 
 
 def test_a_run_with_patience_goes_on_after_a_crash(monkeypatch, tmp_path):

@@ -15,23 +15,23 @@ __all__ = ["HELP_NAMES", "app"]
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 # The module of every command, and its line in the help, in the order of the help.
 _COMMANDS = {
-    "demo": ("demo", "Digits in ten bags, no labels: several methods side by side, and a plot."),
+    "demo": ("demo", "Compare methods on digits in ten bags without labels, and draw a plot."),
     "inspect": (
         "using",
-        "Tell whether rows and class shares can work at all, before anything is trained.",
+        "Check whether rows and class shares can work at all, before anything is trained.",
     ),
     "fit": ("training", "Train a classifier from rows and the class shares of their bags."),
     "tune": (
         "training",
-        "Search for the best method and its hyperparameters without labels, and keep that model.",
+        "Search for the best method and settings without labels, and keep that model.",
     ),
     "evaluate": ("using", "Evaluate a model without labels, on rows it was not trained on."),
-    "predict": ("using", "Predict the class of every row of a file, however large."),
+    "predict": ("using", "Predict the class of every row of a file of any size."),
     "show": (
         "using",
-        "Tell what a model is: its classes, its columns, how good it is, and whether to trust it.",
+        "Show what a model is: its classes, its columns, how good it is, and whether to trust it.",
     ),
-    "export": ("using", "Write a model as ONNX, checked against the original."),
+    "export": ("using", "Write a model as an ONNX file, and check it against the original."),
     "datasets": ("datasets", "Download the benchmark datasets, or list them."),
     "bench": ("bench", ""),
 }

@@ -19,11 +19,11 @@ app = typer.Typer(rich_markup_mode="markdown", add_completion=False)
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option(help="Where to save the plot.")] = Path("demo.png"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of bags, weights and batches.")] = 0,
+    output: Annotated[Path, typer.Option(help="The file to save the plot to.")] = Path("demo.png"),
+    seed: Annotated[int, typer.Option(min=0, help="The seed of all random numbers.")] = 0,
     files: Annotated[
         Path | None,
-        typer.Option(help="Only write files to this folder, to try the other commands with."),
+        typer.Option(help="Only write files to this folder, to try the other commands on."),
     ] = None,
     as_json: given.AsJson = False,
     config: given.Config = None,
@@ -52,7 +52,7 @@ def demo(
         results = [{name: getattr(row, name) for name in shown_fields} for row in rows]
         print_json({"methods": results, "plot": str(output)})
         return
-    table = Table(title="Digits in ten bags of known class shares, no labels")
+    table = Table(title="Digits in ten bags with known class shares, no labels")
     table.add_column("method")
     for heading in ("true error, %", "label-free estimate, %", "best epoch, %", "epochs"):
         table.add_column(heading, justify="right")
@@ -66,12 +66,12 @@ def demo(
         )
     console.print(table)
     console.print(
-        "The first line is what `unbag fit` and UnbagClassifier do by themselves; the others are "
-        "methods of the paper.",
+        "The first line is what `unbag fit` and UnbagClassifier do by default; the other lines "
+        "are methods of the paper.",
         highlight=False,
     )
     console.print(
-        "The label-free estimate uses held-out rows of the bags and the class shares alone; "
-        "the true error needs labels and is shown as a check."
+        "The label-free estimate uses only held-out rows of the bags and the class shares. "
+        "The true error needs labels; it is shown as a check."
     )
     console.print(f"Plot saved to {output}; {time.perf_counter() - start:.0f} s.", highlight=False)

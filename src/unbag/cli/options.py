@@ -80,6 +80,8 @@ def option(
     **settings: Any,
 ) -> Any:
     """Declare an option of a type, with its text in the help and what that says of its default."""
+    if "min" in settings:  # "<int range>" is so wide that names of other options are cut
+        settings = {"metavar": "<int>", **settings}
     given = typer.Option(*names, help=text, show_default=shown, rich_help_panel=group, **settings)
     return Annotated[kind, given]
 
@@ -96,40 +98,45 @@ Config = option(
 )
 Quiet = option(bool, "Print no notes and no progress.", True, "--quiet", "-q")
 Verbose = option(
-    bool, "Print all notes, every step with its time, and where errors arose.", True, "--verbose"
+    bool,
+    "Print all notes, the time of every step, and where an error arose.",
+    True,
+    "--verbose",
 )
-LogFile = option(Path | None, "Append all that is printed to a file, with the time.", False)
+LogFile = option(
+    Path | None, "Append everything that is printed to this file, with the time.", False
+)
 
 _ROWS = (
     "Files or folders of rows: Parquet, CSV, JSON lines, Feather or Excel; or one .npz file. "
-    "- reads CSV or Parquet from standard input. s3://bucket/folder and the like are read where "
-    "they are."
+    "A dash (-) reads CSV or Parquet from standard input. Addresses of stores, such as "
+    "s3://bucket/folder, are read where they are."
 )
 _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the help
     "rows": Annotated[list[str], typer.Argument(metavar="ROWS", help=_ROWS)],
     "priors": option(
-        Path, "The table of class shares, percent or counts of every bag.", group=_DATA
+        Path, "The file with the class shares, percent or counts of every bag.", group=_DATA
     ),
-    "bag": option(str | None, "The column of bag ids.", False, group=_DATA),
+    "bag": option(str | None, "The column that names the bag of every row.", False, group=_DATA),
     "columns": option(
         list[str] | None, "Learn from this column; may be repeated.", "all", group=_DATA
     ),
     "by": option(
         str | None,
-        "A column of groups whose accuracy and shares are estimated too.",
+        "Estimate accuracy and shares also for each group in this column.",
         False,
         group=_DATA,
     ),
     "where": option(
         str | None,
-        'Use the rows that meet a condition on columns, such as "year = 2024 and age >= 18".',
+        'Use only rows that meet a condition, such as "year = 2024 and age >= 18".',
         "all rows",
         group=_DATA,
     ),
     "leave_out": option(list[str], "Do not use this column; may be repeated.", False, group=_DATA),
     "keep": option(
         list[str],
-        "Use this column though it tells which bag a row is in; may be repeated.",
+        "Use this column even if it tells which bag a row is in; may be repeated.",
         False,
         group=_DATA,
     ),
@@ -138,26 +145,28 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
     ),
     "prior": option(
         str | None,
-        "The class shares where the rows come from: yes=0.3,no=0.7 or yes=30%,no=70%.",
+        "The class shares of these rows: yes=0.3,no=0.7 or yes=30%,no=70%.",
         False,
         group=_DATA,
     ),
     "images": option(
         Path | None,
-        "The folder of the images that the table ROWS names in its column file.",
+        "The folder of the images. ROWS is then a table with their names in a column file.",
         False,
         group=_DATA,
     ),
-    "method": option(str, f"The method: {', '.join(reversed(list(METHODS)))}.", group=_METHOD),
+    "method": option(
+        str, f"The training method: {', '.join(reversed(list(METHODS)))}.", group=_METHOD
+    ),
     "learner": option(
         str | None,
-        f"What learns soft labels in the method tables: {', '.join(LEARNERS)}.",
+        f"The classifier that the method tables uses: {', '.join(LEARNERS)}.",
         "several",
         group=_METHOD,
     ),
     "method_settings": option(
         list[str] | None,
-        "Set a setting of the method, such as alpha=0.7; may be repeated.",
+        "Change a setting of the method, such as alpha=0.7; may be repeated.",
         "of the method",
         "--set",
         metavar="NAME=VALUE",
@@ -171,65 +180,77 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
         group=_METHOD,
     ),
     "model": option(str, "The network: linear, mlp or resnet20.", group=_METHOD),
-    "depth": option(int, "The number of layers of the mlp.", group=_METHOD),
-    "width": option(int, "The number of units in its hidden layers.", group=_METHOD),
-    "dropout": option(float, "The share of hidden units that are dropped.", group=_METHOD),
-    "trials": option(
-        int, "How many models to try, with those given up early.", group=_TRAINING, min=1
+    "depth": option(int, "The number of layers of the network mlp.", group=_METHOD),
+    "width": option(int, "The number of units in each hidden layer of mlp.", group=_METHOD),
+    "dropout": option(
+        float, "The share of hidden units that are dropped in training.", group=_METHOD
     ),
-    "scoring": option(str, "What ranks the trials: accuracy or likelihood.", group=_TRAINING),
+    "trials": option(
+        int,
+        "The number of models to try, including those that are given up early.",
+        group=_TRAINING,
+        min=1,
+    ),
+    "scoring": option(str, "How models are ranked: by accuracy or likelihood.", group=_TRAINING),
     "storage": option(
         str | None,
-        "The address of an Optuna storage, for several machines.",
+        "The address of an Optuna storage that several machines share.",
         False,
         group=_TRAINING,
     ),
-    "at_once": option(int, "How many models are trained together.", group=_TRAINING, min=1),
-    "epochs": option(
-        int | None, "How often training passes over the rows.", "by rows", group=_TRAINING
+    "at_once": option(
+        int, "The number of models that are trained at the same time.", group=_TRAINING, min=1
     ),
-    "batch_size": option(int | None, "How many rows a step sees.", "by rows", group=_TRAINING),
+    "epochs": option(int | None, "The number of passes over the rows.", "by rows", group=_TRAINING),
+    "batch_size": option(int | None, "The number of rows per step.", "by rows", group=_TRAINING),
     "learning_rate": option(float | None, "The learning rate of Adam.", "by rows", group=_TRAINING),
     "weight_decay": option(
         float | None, "The weight decay of Adam (L2).", "by method and rows", group=_TRAINING
     ),
     "early_stopping": option(
-        bool, "Keep the epoch with the smallest label-free error.", group=_TRAINING
+        bool, "Keep the model of the epoch with the smallest label-free error.", group=_TRAINING
     ),
     "n_iter_no_change": option(
-        int, "Stop early after this many epochs without a smaller error.", group=_TRAINING
+        int,
+        "With --early-stopping: stop after this many epochs without a smaller error.",
+        group=_TRAINING,
     ),
     "time_limit": option(
-        float | None, "How many seconds training may take.", "none", group=_TRAINING
+        float | None, "The number of seconds that training may take.", "none", group=_TRAINING
     ),
     "validation_share": option(
-        float, "The share of the rows that watch training, or rank trials.", group=_TRAINING
+        float,
+        "The share of rows kept apart to watch training, or to rank models.",
+        group=_TRAINING,
     ),
     "evaluation_share": option(
-        float, "The share of the rows that are kept apart to judge the model.", group=_TRAINING
+        float, "The share of rows kept apart to evaluate the model.", group=_TRAINING
     ),
     "calibrate": option(
         bool | None,
-        "Correct the probabilities by the validation rows.",
+        "Calibrate the probabilities on the validation rows.",
         "if there are 50 per class",
         group=_TRAINING,
     ),
     "shares_of": option(
         str | None,
-        "rows: the shares are of these very rows, as in a census; population: rows are a sample.",
-        "as the priors say",
+        "What the shares describe. rows: these very rows, counted in full; population: a "
+        "population of which the rows are a sample.",
+        "as the file says, else population",
         group=_TRAINING,
     ),
-    "sampling": option(str | None, "Replaced by --shares-of.", False, group=_TRAINING),
+    "sampling": option(str | None, "Replaced by --shares-of.", False, group=_TRAINING, hidden=True),
     "level": option(float, "The confidence level of the intervals.", group=_TRAINING),
     "precision": option(
-        str, "The precision of training: float32, tf32, bf16 or float64.", group=_TRAINING
+        str, "The number format of training: float32, tf32, bf16 or float64.", group=_TRAINING
     ),
     "seed": option(int, "The seed of all random numbers.", group=_TRAINING, min=0),
     "device": option(str, "Where to compute: auto, cpu, cuda or cuda:N.", group=_TRAINING),
-    "output": option(Path, "The folder of the model to make."),
-    "probabilities": option(bool, "Write the probability of every class too."),
-    "report": option(Path | None, "Write a page, such as evaluation.html.", "none"),
+    "output": option(Path, "The folder to write the model to."),
+    "probabilities": option(bool, "Also write the probability of every class."),
+    "report": option(
+        Path | None, "Also write a page with the results, such as evaluation.html.", "none"
+    ),
     "title": option(str | None, "The title of the report.", False),
     "overwrite": Overwrite,
     "as_json": AsJson,

@@ -29,7 +29,7 @@ class Misfit:
         Chance of bags that disagree as much if rows of a class are alike in all of them.
     drift : float
         Estimated standard deviation of the recall of a class between bags, beyond chance; 0 where
-        bags disagree no more than chance lets them.
+        bags disagree no more than chance allows.
     degrees : float
         Degrees of freedom of that estimate.
     bags : tuple of (bag id, float)

@@ -34,7 +34,7 @@ def beyond_limits_warning(accuracy: float, errors: float) -> str | None:
 
 
 def misfit_warning(misfit: Misfit | None) -> str | None:
-    """Say that bags disagree more than chance lets them, which ones, and what to do, else None."""
+    """Say that bags disagree more than chance allows, which ones, and what to do, else None."""
     if misfit is None or not misfit.is_significant:
         return None
     bags = shorten([bag for bag, _ in misfit.bags], limit=5)

@@ -178,7 +178,7 @@ class RowSample:
         if n_bags <= self.table.rank:
             return no_spare_bag(n_bags, self.table.rank)
         if n_rows - n_bags < MIN_FREEDOM:
-            need = f"at least {MIN_FREEDOM} more than bags are needed"
+            need = f"the test needs at least {MIN_FREEDOM} more rows than bags"
             return f"{n_rows} rows in {n_bags} bags are too few; {need}"
         most = min(MAX_FEATURES, (n_rows - n_bags) // ROWS_PER_FEATURE)
         features = bag_features(_columns(self.rows, most, self.rng), self.sizes)
@@ -224,7 +224,7 @@ def column_names(
 
 def no_spare_bag(n_bags: int, rank: int) -> str:
     """Say why so few bags cannot be tested."""
-    return f"that takes more than {rank} bags with rows, and there are {n_bags}"
+    return f"the test needs more than {rank} bags with rows, and there are {n_bags}"
 
 
 def _sample(bag_index: Ints, kept: Ints, rng: np.random.Generator) -> Ints:

@@ -72,13 +72,13 @@ class Inspection(Findings, Shown):
     reasons
         Why the verdict is "care" or "stop", each with what would help.
     notes
-        What is harmless, and what was not checked.
+        What does no harm, and what was not checked.
     n_bags, n_classes, n_rows
         M, K and n.
     classes
         The K classes, in the order of all lists that have one entry per class.
     shares_of : {"rows", "population"} or None
-        What the shares are said to be of; None where nobody said it.
+        What the shares describe; None where nobody said it.
     level
         As given.
     test_prior
@@ -99,13 +99,15 @@ class Inspection(Findings, Shown):
     inflation
         Σ_mk \|W_mk\| of the risk weights W; 1 with labels.
     half_width, half_width_exact
-        Expected half-width of the interval of a label-free accuracy on that many held-out rows,
-        drawn freely or with exact class counts, for a model of accuracy 0.9.
+        Expected half-width of the interval of the label-free accuracy of a model that is right in
+        90% of rows, if all ``n_rows`` rows are held out: for rows that are a sample of the
+        population that the shares describe, and for shares that count these very rows.
     rows_needed
-        Held-out rows of every bag that would narrow it to ± 1 point, if all bags grow by the same
-        factor and their shares are of what ``shares_of`` says, or of a population.
+        Held-out rows of every bag that would narrow the interval to ± 1 point, if all bags grow
+        by the same factor. The shares describe what ``shares_of`` says, or else a population.
     relative_error_half_width, prior_error_half_width
-        The same from errors in the shares alone: relative errors of 1%, and those given.
+        Half-width that comes from errors of the shares alone: from relative errors of 1%, and
+        from the errors given.
     empty_bags, tiny_bags, dominating_bag
         Bags without rows, bags with few, and a bag that holds most rows.
     rare_classes, thin_cells
@@ -152,7 +154,7 @@ class Inspection(Findings, Shown):
         return data_frame({"number": names, "value": values})
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the mixture of classes that the shares tell least, with matplotlib.
+        """Draw the mixture of classes that the shares determine least, with matplotlib.
 
         Classes with bars of opposite signs are the hardest to tell apart.
         """
@@ -160,7 +162,7 @@ class Inspection(Findings, Shown):
         names = [str(name) for name in self.classes]
         ax.barh(names, self.weakest_direction)
         ax.axvline(0, color="black", linewidth=0.8)
-        ax.set(xlabel="weight in the mixture that the shares tell least", ylabel="class")
+        ax.set(xlabel="weight in the mixture that the shares determine least", ylabel="class")
         return ax
 
     def table(self) -> list[tuple[str, str]]:
@@ -171,21 +173,21 @@ class Inspection(Findings, Shown):
             ("condition number (1 is best)", plain_number(self.condition_number)),
         ]
         if self.inflation is not None:
-            table.append(("noise (1: as with labels)", plain_number(self.inflation)))
+            table.append(("noise of training (labels: 1)", plain_number(self.inflation)))
         if self.half_width is not None and self.half_width_exact is not None:
             widths = (
                 f"{points(self.half_width)} ({level}), {points(self.half_width_exact)} if "
-                "shares are of these rows"
+                "the shares count these rows"
             )
             table.append(("accuracy can be known to", widths))
         if self.rows_needed is not None:
             low, high = min(self.rows_needed), max(self.rows_needed)
             each = f"{low:,} per bag" if low == high else f"{low:,} to {high:,} per bag"
-            table.append(("rows to know it to ± 1 point", f"{sum(self.rows_needed):,}, {each}"))
+            table.append(("rows needed for ± 1 point", f"{sum(self.rows_needed):,}, {each}"))
         if self.relative_error_half_width is not None:
-            table.append(("off by, if shares are 1% off", points(self.relative_error_half_width)))
+            table.append(("error if shares are 1% off", points(self.relative_error_half_width)))
         if self.prior_error_half_width is not None:
-            table.append(("off by, with the errors given", points(self.prior_error_half_width)))
+            table.append(("error from the errors given", points(self.prior_error_half_width)))
         if self.alike is not None:
             each = f" and {self.alike.n_columns:,} columns" if self.alike.n_columns else ""
             used = f"{self.alike.n_features} features{each}, {self.alike.n_rows:,} rows"

@@ -104,10 +104,10 @@ def inspect(
     4 bags, 3 classes, 12,000 rows
       classes the shares tell apart  3 of 3
       condition number (1 is best)   2.9
-      noise (1: as with labels)      2.8
-      accuracy can be known to       ± 2.1 points (95%), ± 1.2 points if shares are of these rows
-      rows to know it to ± 1 point   54,696, 13,674 per bag
-      off by, if shares are 1% off   ± 0.67 points
+      noise of training (labels: 1)  2.8
+      accuracy can be known to       ± 2.1 points (95%), ± 1.2 points if the shares count these rows
+      rows needed for ± 1 point      54,696, 13,674 per bag
+      error if shares are 1% off     ± 0.67 points
       note: It was not tested whether rows of a class look alike in all bags: no rows were given.
     verdict: go (nothing speaks against learning from these bags)
     >>> poor = inspect({"a": [0.6, 0.2, 0.2], "b": [0.2, 0.4, 0.4], "c": [0.4, 0.3, 0.3]})

@@ -84,11 +84,12 @@ def _rank_reasons(f: Findings) -> list[str]:
         )
     if lack > 1:
         reasons.append(
-            f"In all, {lack} more bags with different shares are needed; suggested_bags lists some."
+            f"In all, {lack} more bags with other shares are needed; suggested_bags lists some."
         )
     reasons.append(
-        "Until then, methods with risk weights cannot train and nothing can be evaluated without "
-        "labels. Other methods train, but nobody can say whether they confuse these classes."
+        "Until then, methods with risk weights cannot be trained, and no model can be evaluated "
+        "without labels. Other methods can be trained, but nobody can say whether their models "
+        "confuse these classes."
     )
     return reasons
 
@@ -107,7 +108,7 @@ def _equation(f: Findings, direction: Sequence[float]) -> str:
         times = "equals that" if same else f"is {factor:.3g} times that"
         return f"in every bag the share of {name!r} {times} of {other!r}"
     if len(terms) > 4:
-        return f"in every bag the share of {name!r} follows from the others in the same way"
+        return f"in every bag the share of {name!r} is the same function of the other shares"
     shown = " ".join(f"{'+' if v > 0 else '−'} {abs(v):.3g} times {c!r}" for c, v in terms)
     return f"in every bag the share of {name!r} is {shown.removeprefix('+ ')}"
 
@@ -140,13 +141,13 @@ def _shape_reasons(f: Findings) -> list[str]:
     if f.condition_number > ILL_CONDITIONED:
         reasons.append(
             f"The bags barely tell {shorten(high)} from {shorten(low) or 'the others'}: the "
-            f"condition number is {plain_number(f.condition_number)}, above {ILL_CONDITIONED:g}. "
-            f"{advice}."
+            f"condition number is {plain_number(f.condition_number)}, which is above "
+            f"{ILL_CONDITIONED:g}. {advice}."
         )
     if f.inflation is not None and f.inflation > LARGE_INFLATION:
         reasons.append(
-            f"Training will be noisy: the absolute risk weights add up to "
-            f"{plain_number(f.inflation)}, above {LARGE_INFLATION:g} (1 with labels). {advice}."
+            f"Training will be noisy: the noise is {plain_number(f.inflation)} (1 with labels), "
+            f"which is above {LARGE_INFLATION:g}. {advice}."
         )
     if f.flat_classes:
         reasons.append(
@@ -163,9 +164,9 @@ def _width_reasons(f: Findings) -> tuple[list[str], list[str]]:
         return [], []
     factor = (width / WIDE_HALF_WIDTH) ** 2
     reason = (
-        f"Even with all rows held out, the accuracy could be estimated to {points(width)} only. "
-        f"{plain_number(factor)} times as many rows, about {plain_number(factor * f.n_rows)}, "
-        f"give {points(WIDE_HALF_WIDTH)}. Bags whose shares differ more help as well."
+        f"Even with all rows held out, the accuracy could only be estimated to {points(width)}. "
+        f"For {points(WIDE_HALF_WIDTH)}, use {plain_number(factor)} times as many rows (about "
+        f"{plain_number(factor * f.n_rows)}). Bags whose shares differ more help as well."
     )
     return ([reason], []) if width > HOPELESS_HALF_WIDTH else ([], [reason])
 
@@ -176,16 +177,16 @@ def _error_reasons(f: Findings) -> tuple[list[str], list[str]]:
     care: list[str] = []
     if f.relative_error_half_width is not None and f.relative_error_half_width > WIDE_HALF_WIDTH:
         care.append(
-            f"Errors of {100 * RELATIVE_ERROR:g}% in the shares move the estimated accuracy by "
+            f"If the shares are {100 * RELATIVE_ERROR:g}% off, the estimated accuracy is off by "
             f"{points(f.relative_error_half_width)}. Get more precise shares, or bags whose "
             "shares differ more."
         )
     width = f.prior_error_half_width
     if width is not None and width > WIDE_HALF_WIDTH:
         reason = (
-            f"The standard errors of the shares move the estimated accuracy by {points(width)}. "
-            f"Make them {plain_number(width / WIDE_HALF_WIDTH)} times smaller; a survey needs "
-            f"{plain_number((width / WIDE_HALF_WIDTH) ** 2)} times its sample for that."
+            f"The errors of the shares put the estimated accuracy off by {points(width)}. "
+            f"Make them {plain_number(width / WIDE_HALF_WIDTH)} times smaller; for that, a survey "
+            f"needs a sample {plain_number((width / WIDE_HALF_WIDTH) ** 2)} times as large."
         )
         (stop if width > HOPELESS_HALF_WIDTH else care).append(reason)
     return stop, care
@@ -196,7 +197,7 @@ def _size_reasons(f: Findings) -> list[str]:
     reasons = []
     if f.empty_bags:
         reasons.append(
-            f"{_count(f.empty_bags, 'bag')} with shares but without rows, left out here: "
+            f"{_count(f.empty_bags, 'bag')} with shares but without rows, which are left out here: "
             f"{shorten(f.empty_bags)}. Add rows, or drop the shares."
         )
     if len(f.tiny_bags) > TINY_SHARE * f.n_bags:
@@ -207,13 +208,13 @@ def _size_reasons(f: Findings) -> list[str]:
         )
     if f.rare_classes:
         reasons.append(
-            f"In all bags together, fewer than {RARE_CLASS:g} rows are expected of class "
+            f"All bags together are expected to hold fewer than {RARE_CLASS:g} rows of class "
             f"{shorten(f.rare_classes)}. Add bags with a large share of it, or merge classes."
         )
     if f.dominating_bag is not None:
         reasons.append(
             f"Bag {f.dominating_bag!r} holds more than {100 * DOMINATING_SHARE:g}% of all rows. "
-            "Add rows to the other bags; more rows of this one help little."
+            "Add rows to the other bags; more rows in this one would help little."
         )
     return reasons
 
@@ -226,19 +227,20 @@ def _row_reasons(f: Findings) -> list[str]:
         off = ""
         if f.alike.joint_p_value < ALARM:
             by = f"{f.alike.deviation:.2g} standard deviations"
-            off = f"; bag means are {by} off, most in bag {worst}"
+            off = f"; bag means are off by {by}, most in bag {worst}"
         columns = [f"{c.column!r} ({c.deviation:.2g})" for c in f.alike.columns[:SHOWN_COLUMNS]]
         more = len(f.alike.columns) - len(columns)
         and_more = f" and {more} more" if more > 0 else ""
         named = (
-            f" Columns that differ, with their standard deviations: {', '.join(columns)}{and_more}."
+            f" Columns that differ, and by how many standard deviations: {', '.join(columns)}"
+            f"{and_more}."
             if columns
             else ""
         )
         reasons.append(
             f"Rows of a class do not look alike in all bags, or the shares are wrong (p = "
             f"{f.alike.p_value:.2g}{off}).{named} Check how these bags and their shares were "
-            "collected, drop features that depend on the bag, or leave these bags out."
+            "collected, leave out columns that depend on the bag, or leave these bags out."
         )
     for column, share in f.bag_features.items():
         reasons.append(
@@ -251,31 +253,32 @@ def _row_reasons(f: Findings) -> list[str]:
 def _notes(f: Findings) -> list[str]:
     notes = []
     if f.equal_bags:
-        harmless = "; harmless, as the rank is full" if f.rank == f.n_classes else ""
+        harmless = " This does no harm." if f.rank == f.n_classes else ""
         notes.append(
-            f"Bags {_groups(f.equal_bags)} have the same shares and act as one larger "
-            f"bag{harmless}."
+            f"Bags {_groups(f.equal_bags)} have the same shares and act as one larger bag."
+            f"{harmless}"
         )
     if f.near_bags:
         notes.append(
-            f"Bags {_groups(f.near_bags)} have nearly the same shares: they add rows, but "
-            "little information about the classes."
+            f"Bags {_groups(f.near_bags)} have nearly the same shares. They add rows, but "
+            "little that tells the classes apart."
         )
     if f.n_rows is None:
         notes.append(
-            "Bag sizes are unknown. They are taken as equal; checks that need rows are left out."
+            "Bag sizes are unknown. They are assumed to be equal, and checks that need rows are "
+            "left out."
         )
     elif f.thin_cells:
         notes.append(
-            f"Fewer than {THIN_CELL:g} rows are expected in {f.thin_cells:,} of "
-            f"{f.n_bags * f.n_classes:,} pairs of bag and class. This does no harm."
+            f"In {f.thin_cells:,} of {f.n_bags * f.n_classes:,} pairs of bag and class, fewer than "
+            f"{THIN_CELL:g} rows are expected. This does no harm."
         )
     wide, narrow = f.half_width or 0.0, f.half_width_exact or 0.0
     if f.shares_of is None and wide - narrow > NARROWER:
         notes.append(
-            "Say what the shares are of (shares_of). As those of a population that the rows are a "
-            f"sample of, which is assumed, the accuracy is known to {points(wide)}; as those "
-            f"of these very rows, counted in full, to {points(narrow)}."
+            "Say what the shares describe (shares_of). If the rows are a sample of the population "
+            f"that they describe, as is assumed here, the accuracy can be known to {points(wide)}; "
+            f"if they count these very rows, to {points(narrow)}."
         )
     if f.alike_untested:
         notes.append(
@@ -283,8 +286,9 @@ def _notes(f: Findings) -> list[str]:
         )
     elif f.alike and f.shares_of == "rows" and f.alike.shares_of == "population":
         notes.append(
-            "The test whether rows of a class look alike took rows as drawn at random, since class "
-            "means are too uncertain here. With exact counts it is too careful."
+            "The test of whether rows of a class look alike treats rows as drawn at random, since "
+            "class means are too uncertain here. For shares that count these very rows it misses "
+            "more differences than it would otherwise."
         )
     return notes
 

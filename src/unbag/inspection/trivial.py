@@ -82,7 +82,7 @@ def trivial_model(predictions: Any, bag_ids: Any, priors: Any) -> TrivialTest:
     >>> theta = np.array([[0.9, 0.1], [0.2, 0.8]])
     >>> bag = np.repeat([0, 1], 100)
     >>> trivial_model(np.zeros(200, dtype=int), bag, theta).reasons[0]
-    'Class 0 is predicted for 100% of the rows, the priors say 55%.'
+    'Class 0 is predicted for 100% of the rows, but its known share is 55%.'
     >>> good = trivial_model(np.r_[[0] * 90, [1] * 10, [0] * 20, [1] * 80], bag, theta)
     >>> good.trivial, round(good.slope, 6)
     (False, 1.0)
@@ -126,18 +126,18 @@ def trivial_model(predictions: Any, bag_ids: Any, priors: Any) -> TrivialTest:
     reasons = []
     if top_share > ONE_CLASS > pooled[top]:
         reasons.append(
-            f"Class {top_class!r} is predicted for {100 * top_share:.3g}% of the rows, the "
-            f"priors say {100 * pooled[top]:.3g}%."
+            f"Class {top_class!r} is predicted for {100 * top_share:.3g}% of the rows, but its "
+            f"known share is {100 * pooled[top]:.3g}%."
         )
     if slope is not None and p_value > ALARM:
         reasons.append(
-            f"Predictions do not differ between bags more than by chance (p = {p_value:.2g}): the "
+            f"Predictions differ between bags no more than by chance (p = {p_value:.2g}): the "
             "model learned nothing, or there are too few rows to tell."
         )
     elif slope is not None and abs(slope) < NO_SLOPE:
         reasons.append(
-            f"Predicted shares hardly follow the priors: by {100 * slope:.2g}% of their "
-            "differences between bags."
+            "Predicted shares hardly follow the known ones: from bag to bag they move by "
+            f"{100 * slope:.2g}% of the known differences."
         )
     return TrivialTest(bool(reasons), p_value, slope, top_class, top_share, reasons)
 

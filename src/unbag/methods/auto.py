@@ -50,7 +50,7 @@ class Auto(Method):
     >>> bags = unbag.make_bags(X, y, [[0.9, 0.1], [0.2, 0.8]], random_state=0)
     >>> method, reason = Auto().choose(Job(bags))
     >>> method.name, reason
-    ('tables', 'rows are a table, and nothing about a network is asked for')
+    ('tables', 'rows are a table, and no setting of a network was given')
     >>> Auto().choose(Job(bags, epochs=50))[0].name
     'crossfit'
     >>> Auto().choose(Job(unbag.Bags(X, y, np.eye(2))))[0].name
@@ -58,7 +58,7 @@ class Auto(Method):
     """
 
     name = "auto"
-    summary = "the one of these that suits bags and network"
+    summary = "chooses one of these methods, to suit the bags and the network"
     is_single: ClassVar[bool] = True  # where it has to be
     one_training: bool = False
     learner: Any = None
@@ -70,7 +70,7 @@ class Auto(Method):
     def choose(self, job: Job) -> tuple[Method, str]:
         """Return the method and the reason for it."""
         if self.learner is not None:
-            return Tables(learner=self.learner), "a learner is given"
+            return Tables(learner=self.learner), "a learner was given"
         if job.loss != "cross-entropy":
             return UPRR(), "the loss is not cross-entropy"
         n = job.rows.n_rows
@@ -82,7 +82,7 @@ class Auto(Method):
         if self.one_training or job.patience is not None:
             return MatchedLikelihood(), "training stops early, or goes on from the last fit"
         if flat:
-            return Tables(), "rows are a table, and nothing about a network is asked for"
+            return Tables(), "rows are a table, and no setting of a network was given"
         is_residual = job.model == "resnet20" or isinstance(job.model, ResNet20)
         are_small = choose_batching(job.rows.counts) == "whole-bags"
         if is_residual and not are_small and not are_weak(job.theta):

@@ -61,7 +61,7 @@ class Consistency(Method):
     """
 
     name = "consistency"
-    summary = "a likelihood of bags on augmented rows, with pseudo-labels of a teacher"
+    summary = "likelihood of the bags on augmented rows, with pseudo-labels from a teacher network"
     is_single: ClassVar[bool] = True
     purity: float = 0.95
     threshold: float | None = None

@@ -116,7 +116,7 @@ class CrossFitting:
         while self.n_accepted < self.most_rounds:
             fits = yield self.round()
             if fits[0] is None:
-                self.why_ended = "Rounds ended since the time was up."
+                self.why_ended = "The rounds ended because the time was up."
                 break
             failed = self._diverged(fits)
             if failed and self._is_smoothing_on_trial():
@@ -284,7 +284,9 @@ class CrossFitting:
             if self.smoothing.is_on_trial:
                 self.smoothing.give_up()  # and run the round again
                 return True
-            self.why_ended = "Another round did not improve the fit on held-out rows."
+            self.why_ended = (
+                "Training stopped because another round did not improve the fit on held-out rows."
+            )
             return False
         judge.accept(losses, self.n_accepted)
         self.gains = describe_gains(-losses)
@@ -320,7 +322,7 @@ class CrossFitting:
         if self.is_pure:
             return "Every bag has one class, so this is supervised learning."
         if not self.n_accepted:
-            return f"Trained on soft labels of {self.settings.start}, without rounds."
+            return f"Trained on soft labels from {self.settings.start}, without rounds."
         rounds = "1 round" if self.n_accepted == 1 else f"{self.n_accepted} rounds"
         options = {"mixup": self.mixup, "adversarial smoothing": bool(self.smoothing.final_radius)}
         parts = [rounds, *(name for name, used in options.items() if used)]

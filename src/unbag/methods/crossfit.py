@@ -72,7 +72,7 @@ class CrossFit(Method):
     """
 
     name = "crossfit"
-    summary = "soft labels from bags, by networks of folds"
+    summary = "networks learn soft labels that networks of the other folds gave"
     takes_labels = True
     rounds: int | None = None
     folds: int | None = None

@@ -60,7 +60,7 @@ class Biased(SingleTraining):
     """Every row is labelled with the largest class of its bag."""
 
     name = "biased"
-    summary = "every row labelled with the largest class of its bag"
+    summary = "every row has the most common class of its bag as its label"
 
     def build_objective(self, job: Job) -> Objective:
         """Build the objective; shuffled batches count the rows that they have, as in the paper."""
@@ -73,7 +73,7 @@ class Prop(SingleTraining):
     """The predicted shares of every bag are matched to the known ones."""
 
     name = "prop"
-    summary = "predicted shares of every bag matched to the known ones"
+    summary = "predicted shares of every bag are matched to the known ones"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class UCorrect(SingleTraining):
     """Unbiased, with the risk of every class kept above zero."""
 
     name = "u-correct"
-    summary = "unbiased, the risk of every class kept above zero"
+    summary = "unbiased, but the risk of every class is kept above zero"
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class UFlood(SingleTraining):
     """
 
     name = "u-flood"
-    summary = "unbiased, the risk kept above a flood level"
+    summary = "unbiased, but the risk is kept above a flood level"
     flood_level: float = 0.05
 
 
@@ -127,7 +127,7 @@ class UStop(SingleTraining):
     """Unbiased, ended after the first epoch whose mean empirical risk is negative."""
 
     name = "u-stop"
-    summary = "unbiased, ended when the risk turns negative"
+    summary = "unbiased, but training ends when the risk turns negative"
 
     def replica(self, job: Job, **changes: Any) -> Replica:
         """Describe the one training."""
@@ -157,7 +157,7 @@ class BagLikelihood(SingleTraining):
     """Likelihood of the bag of every row."""
 
     name = "bag-likelihood"
-    summary = "likelihood of every row's bag"
+    summary = "the likelihood that every row is in its bag"
 
     def replica(self, job: Job, **changes: Any) -> Replica:
         """Describe the one training."""
@@ -175,7 +175,7 @@ class MatchedLikelihood(SingleTraining):
     """
 
     name = "matched-likelihood"
-    summary = "bag-likelihood, the mean posterior of every bag held at its shares"
+    summary = "bag-likelihood, where the mean posterior of every bag equals its shares"
     matching: float = 8.0
 
     def replica(self, job: Job, **changes: Any) -> Replica:

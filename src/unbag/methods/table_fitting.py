@@ -298,12 +298,14 @@ class TableFitting:
             trust = float(evidence_weights(np.stack([gains, np.zeros_like(gains)]))[0])
             is_shown, judges = trust >= _LEAST_TRUST, "Rows"
         if trust < _LEAST_TRUST:
-            word = "say that little was learned"
+            word = "show that little was learned"
         else:
-            word = "confirm it" if is_shown else "neither confirm nor refute it"
+            word = "confirm the model" if is_shown else "neither confirm nor refute the model"
         share = f"{trust:.0%}"
         use = (
-            f"count {share} and the shares of all rows the rest" if share != "100%" else "are used"
+            f"count for {share} and the shares of all rows for the rest"
+            if share != "100%"
+            else "are used"
         )
         self.verdict = f"{judges} that were left out {word}, so its predictions {use}."
         return trust

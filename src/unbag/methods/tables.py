@@ -59,7 +59,7 @@ class Tables(Method):
     """
 
     name = "tables"
-    summary = "models of shares and trees on soft labels, trusted unless bags left out contradict"
+    summary = "models of shares, then trees on soft labels; used unless left-out bags contradict it"
     takes_labels = True
     rounds: int = 3
     trees: int = 100

@@ -150,28 +150,28 @@ def _about_accuracy(evaluation: Evaluation) -> Iterator[_Finding]:
         yield _Finding(
             "stop",
             "How good the model is cannot be said.",
-            "Leave out columns that depend on the bag, such as dates, places and ids; check the "
-            "shares; then fit again.",
+            "Leave out columns that depend on the bag, such as dates, places and ids. Check the "
+            "shares. Then fit again.",
         )
     elif evaluation.accuracy <= base:
         yield _Finding(
             "stop",
-            f"Always answering “{common}” would be right for {percent(base)} of the rows, which is "
-            "no worse.",
+            f"It is no better than always answering “{common}”, which would be right for "
+            f"{percent(base)} of the rows.",
             "Add bags whose shares differ more, more rows, or columns that tell the classes apart.",
         )
     elif low <= base and evaluation.balanced_accuracy.low <= 1 / len(evaluation.classes):
         yield _Finding(
             "stop",
-            "Nothing shows that it tells the classes apart: it is not clearly better than always "
-            f"answering “{common}” (right for {percent(base)}), nor than guessing.",
+            "Nothing shows that it tells the classes apart: it is clearly better neither than "
+            f"always answering “{common}” (right for {percent(base)}) nor than guessing.",
             "Add bags whose shares differ more, more rows, or columns that tell the classes apart.",
         )
     elif low <= base:
         yield _Finding(
             "care",
-            f"It is not clearly better than always answering “{common}” would be: the interval "
-            f"includes {percent(base)}.",
+            f"It is not clearly better than always answering “{common}”: the interval of its "
+            f"accuracy includes {percent(base)}.",
             "Evaluate it on more rows before you rely on it.",
         )
     half = (high - low) / 2

@@ -349,7 +349,8 @@ class Stack:
             reason = f"Stopped after {epochs}: the mean empirical risk was negative."
         elif self.ended[r]:
             reason = (
-                f"Stopped after {epochs}: the label-free error did not fall for {replica.patience}."
+                f"Stopped after {epochs}: the label-free error no longer fell "
+                f"(patience {replica.patience})."
             )
         else:
             reason = (

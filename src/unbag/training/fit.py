@@ -76,7 +76,9 @@ class Fit:
         risk = self.history["empirical_risk"]
         last = risk[np.isfinite(risk)][-1:]
         if len(last) and last[0] < -math.sqrt(np.finfo(np.float32).max):
-            message += "The empirical risk ran to minus infinity; use method='u-prr' or 'u-stop'."
+            message += (
+                "The empirical risk fell towards minus infinity; use method='u-prr' or 'u-stop'."
+            )
         else:
             message += (
                 "The likely cause is a learning rate that is too high, or very large values in X; "

@@ -96,13 +96,13 @@ class ShownModel:
             more = f", and {len(kinds) - _NAMES:,} more" if len(kinds) > _NAMES else ""
             lines.append(f"{len(kinds):,} columns: {', '.join(kinds[:_NAMES])}{more}.")
         else:
-            lines.append(f"Rows of shape {self.row_shape}, without names.")
+            lines.append(f"Its rows have the shape {self.row_shape}; their columns have no names.")
         lines += [f"Column {name} is not used: {why}." for name, why in self.left_out.items()]
         for answer in self.answers:
             lines += ["", f"{answer['question']} {answer['answer']}"]
             lines += [f"  - {point}" for point in answer["points"]]
         if not self.answers:
-            lines.append("It has no report: judge it with `unbag evaluate`.")
+            lines.append("The model has no report. To judge it, use `unbag evaluate`.")
         return "\n".join(lines)
 
 

@@ -257,7 +257,7 @@ def test_show():
         assert question in shown
     assert as_json("show model")["columns"]["city"] == "category"
     unbag.load_model("model").save("bare")
-    assert "It has no report" in done("show bare").stdout
+    assert "The model has no report" in done("show bare").stdout
     assert run("show nothing").exit_code == 1
 
 

@@ -28,7 +28,7 @@ def demo(
     as_json: given.AsJson = False,
     config: given.Config = None,
 ) -> None:
-    """Digits in ten bags, no labels: several methods side by side, and a plot.
+    """Compare methods on digits in ten bags without labels, and draw a plot.
 
     Example: unbag demo --output demo.png
     """

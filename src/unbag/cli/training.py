@@ -44,7 +44,7 @@ def fit(**options: Any) -> None:
 @app.command(cls=TrainingCommand)
 @with_options_of(tune_files, _OF_CLASSIFIER)
 def tune(**options: Any) -> None:
-    """Search for the best method and its hyperparameters without labels, and keep that model.
+    """Search for the best method and settings without labels, and keep that model.
 
     What chose the model does not judge it: the evaluation comes from rows kept apart.
 

@@ -27,7 +27,7 @@ app = typer.Typer(rich_markup_mode="markdown")
 @app.command()
 @with_options_of(inspect_files)
 def inspect(**options: Any) -> None:
-    """Tell whether rows and class shares can work at all, before anything is trained.
+    """Check whether rows and class shares can work at all, before anything is trained.
 
     Example: unbag inspect rows.parquet --bag district --priors shares.csv
     """
@@ -69,7 +69,7 @@ def evaluate(**options: Any) -> None:
     output=option(Path, "A .parquet or .csv file to write."),
 )
 def predict(**options: Any) -> None:
-    """Predict the class of every row of a file, however large.
+    """Predict the class of every row of a file of any size.
 
     The output has the key, the class and the probability of each. A run that was stopped goes on
     when the command is given again.
@@ -92,7 +92,7 @@ def predict(**options: Any) -> None:
 @app.command()
 @with_options_of(show_model, model=ModelFolder)
 def show(**options: Any) -> None:
-    """Tell what a model is: its classes, its columns, how good it is, and whether to trust it.
+    """Show what a model is: its classes, its columns, how good it is, and whether to trust it.
 
     Example: unbag show model
     """
@@ -112,7 +112,7 @@ def export(
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Write a model as ONNX, checked against the original.
+    """Write a model as an ONNX file, and check it against the original.
 
     The input is the encoded rows; the metadata of the file describe how columns are encoded.
 

@@ -83,7 +83,7 @@ def predict_files(
     overwrite: bool = False,
     verbose: bool = False,
 ) -> PredictedFile:
-    """Predict the class of every row of a file, however large.
+    """Predict the class of every row of a file of any size.
 
     Rows are read, encoded and predicted some ten thousand at a time. Every million rows, what is
     done is put in a hidden folder beside ``output``; the same call after a stop goes on from

@@ -1,0 +1,219 @@
+"""Break the code at random places and count what the tests notice.
+
+usage: python tests/mutation/run.py PACKAGE [--sample 25] [--seed 0] [--record FILE.jsonl]
+
+PACKAGE is a package or module of ``unbag``, such as ``objectives`` or ``statistics``; its tests are
+``tests/PACKAGE``, ``tests/test_PACKAGE.py`` and its doctests, without the slow ones. First these
+run once, to learn which test reaches which line. Then each change of a seeded sample is made in the
+memory of a new process, never on the disk, and only tests that reach its line are run, quick ones
+first, until one fails. A change that makes tests five times as slow counts as noticed. A run that
+is started again with the same record goes on where it stopped.
+"""
+
+import argparse
+import contextlib
+import importlib.machinery
+import io
+import json
+import os
+import random
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "unbag"
+os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
+
+import pandas  # noqa: E402, F401  (all that is slow to import is imported once)
+import polars  # noqa: E402, F401
+import pyarrow.dataset  # noqa: E402, F401
+import scipy.optimize  # noqa: E402, F401
+import sklearn.ensemble  # noqa: E402, F401
+import torch  # noqa: E402, F401
+from mutants import Mutant, find_mutants  # noqa: E402
+
+_SLOWER, _SECONDS, _WALL = 5, 30, 20  # times as slow, and so many seconds; waiting beside computing
+
+
+def modules(package: str) -> list[Path]:
+    """List the files of a package or module."""
+    folder = SOURCE / package
+    return sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
+
+
+def tests(package: str) -> list[str]:
+    """List what pytest is given for all tests of a package."""
+    places = [ROOT / "tests" / package, ROOT / "tests" / f"test_{package}.py", *modules(package)]
+    return [str(p.relative_to(ROOT)) for p in places if p.exists()]
+
+
+class Reached:
+    """A plugin of pytest: the lines that each test reaches, and its seconds."""
+
+    def __init__(self, package: str) -> None:
+        import coverage
+
+        self.coverage = coverage.Coverage(
+            data_file=None, include=[str(p) for p in modules(package)], config_file=False
+        )
+        self.seconds: dict[str, float] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self.coverage.switch_context(item.nodeid)
+        before = time.process_time()
+        try:
+            return (yield)
+        finally:
+            self.seconds[item.nodeid] = time.process_time() - before
+            self.coverage.switch_context("import")
+
+    def tests(self) -> dict[str, dict[str, list[str]]]:
+        data = self.coverage.get_data()
+        reached: dict[str, dict[str, list[str]]] = {}
+        for file in data.measured_files():
+            lines = data.contexts_by_lineno(file)
+            name = str(Path(file).relative_to(ROOT))
+            reached[name] = {str(line): sorted(tests) for line, tests in lines.items()}
+        return reached
+
+
+def in_process(work: Callable[[], Any], seconds: float | None = None) -> Any:
+    """Run something in a copy of this process; None if it was killed since it took too long."""
+    file = Path(tempfile.mkstemp()[1])
+    child = os.fork()
+    if child == 0:
+        if seconds is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
+            signal.alarm(int(seconds * _WALL))
+        quiet = io.StringIO()
+        with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
+            result = work()
+        if not result:
+            result = {"failed": quiet.getvalue()[-3000:]}
+        file.write_text(json.dumps(result))
+        os._exit(0)
+    os.waitpid(child, 0)
+    text = file.read_text()
+    file.unlink()
+    return json.loads(text) if text else None
+
+
+def pytest_run(arguments: list[str], *plugins: object) -> int:
+    """Run tests in this process."""
+    os.chdir(ROOT)
+    common = [
+        "-q",
+        "-x",
+        "--assert=plain",
+        "-m",
+        "not slow",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+    ]
+    return int(pytest.main([*common, *arguments], plugins=list(plugins)))
+
+
+def learn(package: str) -> dict[str, Any]:
+    """Run all tests of a package once."""
+
+    def work() -> dict[str, Any]:
+        plugin = Reached(package)
+        plugin.coverage.start()
+        code = pytest_run(tests(package), plugin)
+        plugin.coverage.stop()
+        return {} if code else {"reached": plugin.tests(), "seconds": plugin.seconds}
+
+    learned = in_process(work)
+    if learned is None or "failed" in learned:
+        raise SystemExit(f"The tests of {package} fail as they are:\n{learned}")
+    return learned
+
+
+def chosen_tests(mutant: Mutant, learned: dict[str, Any]) -> list[str]:
+    """List the tests that reach the line of a mutant, or its module if it runs on import."""
+    lines = learned["reached"].get(mutant.path, {})
+    here = set(lines.get(str(mutant.line), [])) - {"", "import"}
+    if not here:
+        here = {test for tests in lines.values() for test in tests} - {"", "import"}
+        if not {"", "import"} & set(lines.get(str(mutant.line), [])):
+            here = set()  # no test ever reaches the line
+    return sorted(here, key=lambda test: learned["seconds"][test])
+
+
+def is_noticed(mutant: Mutant, chosen: list[str], learned: dict[str, Any]) -> bool:
+    """Run the chosen tests on the changed code."""
+    target = str(ROOT / mutant.path)
+    changed = mutant.apply(Path(target).read_text(encoding="utf-8"))
+    original = importlib.machinery.SourceFileLoader.get_code
+
+    def get_code(self: Any, name: str) -> Any:
+        if self.path == target:
+            return compile(changed, target, "exec", dont_inherit=True)
+        return original(self, name)
+
+    def work() -> dict[str, Any]:
+        importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+        return {"code": pytest_run(chosen)}
+
+    usual = sum(learned["seconds"][test] for test in chosen)
+    came = in_process(work, _SLOWER * usual + _SECONDS)
+    return came is None or came.get("code") != 0
+
+
+def sample(package: str, count: int, seed: int) -> list[Mutant]:
+    """Draw changes, all equally likely."""
+    found = [
+        mutant
+        for file in modules(package)
+        for mutant in find_mutants(str(file.relative_to(ROOT)), file.read_text(encoding="utf-8"))
+    ]
+    return random.Random(seed).sample(found, min(count, len(found)))
+
+
+def main() -> None:
+    """Print every change that no test noticed, and the share of those that were noticed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("package")
+    parser.add_argument("--sample", type=int, default=25)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--record", type=Path)
+    given = parser.parse_args()
+    drawn = sample(given.package, given.sample, given.seed)
+    done: dict[tuple[str, int, str], bool] = {}
+    if given.record and given.record.exists():
+        for line in given.record.read_text(encoding="utf-8").splitlines():
+            run = json.loads(line)
+            done[run["path"], run["node"], run["change"]] = run["noticed"]
+    learned = learn(given.package)
+    counts: dict[bool, int] = defaultdict(int)
+    for mutant in drawn:
+        key = (mutant.path, mutant.node, mutant.change)
+        if key not in done:
+            chosen = chosen_tests(mutant, learned)
+            done[key] = bool(chosen) and is_noticed(mutant, chosen, learned)
+            if given.record:
+                facts = {**vars(mutant), "noticed": done[key], "tests": len(chosen)}
+                with given.record.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(facts) + "\n")
+        counts[done[key]] += 1
+        if not done[key]:
+            print(f"{mutant.path}:{mutant.line}: {mutant.change}: {mutant.text}", flush=True)
+    noticed, n = counts[True], sum(counts.values())
+    print(f"{given.package}: {noticed} of {n} noticed ({noticed / max(n, 1):.0%})")
+
+
+if __name__ == "__main__":
+    main()

@@ -11,7 +11,7 @@ import pytest
 
 from unbag.exceptions import InvalidInputError
 from unbag.io import read_rows
-from unbag.io.frames import encode_frame, is_encoded
+from unbag.io.frames import encode_frame, is_encoded, rows_of
 
 N = 60
 NUMBERS = np.random.default_rng(0)
@@ -94,6 +94,10 @@ def test_an_empty_text_is_missing_everywhere(tmp_path):
 )
 def test_numbers_alone_stay_as_they_are(frame, ids, encoded):
     assert is_encoded(frame, ids) == encoded
+    rows, names, encoding = rows_of(frame, ids)
+    assert (encoding is not None) == encoded
+    assert rows.shape == (2, len(names or [0, 0]))
+    assert encoding is None or names == encoding.feature_names
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,12 @@ class TestTables:
         rows = read_rows(file, bag="district", leave_out=["y", "colour"])
         assert rows.encoding.columns == ("x",)
 
+    def test_rows_that_meet_a_condition(self, file):
+        rows = read_rows(file, bag="colour", where="district = 'north'")
+        north = [name == "north" for name in TABLE["district"].to_pylist()]
+        assert rows.bag_ids.tolist() == TABLE["colour"].filter(pa.array(north)).to_pylist()
+        assert len(rows.X) == sum(north)
+
     def test_encoding_of_a_model(self, file, tmp_path):
         encoding = read_rows(file, bag="district").encoding
         part = TABLE.slice(0, 10).drop_columns(["district"])

@@ -342,6 +342,19 @@ def test_priors_and_test_prior_may_be_matched_by_name():
             lambda: get("u-flood", THETA, test_prior=[0.5, 0.5], flood_level=-1),
             r"flood_level must be a number of at least 0, got -1",
         ),
+        *(
+            (
+                lambda parameter=parameter, value=value: get("prop-cr", THETA, **{parameter: value}),
+                rf"{parameter} must be a number (above|of at least) 0, got {value}",
+            )
+            for parameter, value in (
+                ("probe", 0.0),
+                ("probe", -1.0),
+                ("radius", 0.0),
+                ("radius", -1.0),
+                ("consistency", -1.0),
+            )
+        ),
         (lambda: get("prop-cr", THETA, radius=0), r"radius must be a number above 0, got 0"),
         *(
             (

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SITE_READY := $(VENV)/.site-ready
 
-.PHONY: demo test test-slow docs fuzz fuzz-coverage faults lint bench bench-stack clean
+.PHONY: demo test test-slow docs fuzz fuzz-coverage faults mutants lint bench bench-stack clean
 
 demo: $(READY)
 	$(BIN)/unbag demo
@@ -44,6 +44,13 @@ faults: $(READY)
 	$(BIN)/python tests/faults/hostile.py
 	$(BIN)/python tests/faults/fault_tables.py kills $(KILLS) $(FUZZ_SEED)
 	$(BIN)/python tests/faults/fault_tables.py faults $(FAULT_POINTS)
+
+# What the tests of a package notice of random changes: make mutants PACKAGE=io SAMPLE=25 SEED=1
+PACKAGE ?= objectives
+SAMPLE ?= 25
+SEED ?= $(shell date +%Y%m%d)
+mutants: $(READY)
+	$(BIN)/python tests/mutation/run.py $(PACKAGE) --sample $(SAMPLE) --seed $(SEED)
 
 lint: $(READY)
 	$(BIN)/ruff check .

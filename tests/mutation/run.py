@@ -12,6 +12,7 @@ is started again with the same record goes on where it stopped.
 
 import argparse
 import contextlib
+import importlib
 import importlib.machinery
 import io
 import json
@@ -28,20 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mutants import Mutant, find_mutants
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "unbag"
-os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
-
-import pandas  # noqa: E402, F401  (all that is slow to import is imported once)
-import polars  # noqa: E402, F401
-import pyarrow.dataset  # noqa: E402, F401
-import scipy.optimize  # noqa: E402, F401
-import sklearn.ensemble  # noqa: E402, F401
-import torch  # noqa: E402, F401
-from mutants import Mutant, find_mutants  # noqa: E402
-
+# What is slow to import is imported once, before a process is copied for every change.
+_SLOW = ("pandas", "polars", "pyarrow.dataset", "scipy.optimize", "sklearn.ensemble", "torch")
 _SLOWER, _SECONDS, _WALL = 5, 30, 20  # times as slow, and so many seconds; waiting beside computing
 
 
@@ -191,6 +184,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--record", type=Path)
     given = parser.parse_args()
+    os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    sys.path.insert(0, str(ROOT / "src"))
+    for name in _SLOW:
+        importlib.import_module(name)
     drawn = sample(given.package, given.sample, given.seed)
     done: dict[tuple[str, int, str], bool] = {}
     if given.record and given.record.exists():

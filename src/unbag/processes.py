@@ -7,6 +7,7 @@ or by the first one, whose result the others are sent.
 
 import os
 import pickle
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -19,11 +20,18 @@ from torch import Tensor
 from unbag.exceptions import LostProcessError
 from unbag.validation import invalid
 
-__all__ = ["Processes", "alone", "current_processes", "join_launched"]
+__all__ = [
+    "Processes",
+    "alone",
+    "current_processes",
+    "is_first_to_tell",
+    "join_launched",
+    "launched_rank",
+]
 
 T = TypeVar("T")
 _PATIENCE = timedelta(days=30)  # for the first process, which may read files for hours
-_LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun tells
+_LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun tells processes
 
 
 class Processes:
@@ -66,6 +74,11 @@ class Processes:
     def copy_first(self, tensors: Sequence[Tensor]) -> None:
         """Overwrite tensors by those of the first process."""
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Do what all processes do together; an error in one of them ends it in all."""
+        yield
+
 
 _ALONE = Processes()
 
@@ -76,9 +89,11 @@ class _Group(Processes):
     def __init__(self) -> None:
         self.rank = dist.get_rank()
         self.size = dist.get_world_size()
-        # Waits for the first process may be long; a process that ends is noticed at once.
+        # Groups of our own can be closed without harm to others, which tells the other processes
+        # at once. Only waits for the first process may be long.
+        self._group = dist.new_group()
         self._patient = dist.new_group(backend="gloo", timeout=_PATIENCE)
-        self._devices = dist.get_backend_config()
+        self._devices = dist.get_backend_config(self._group)
 
     def once(self, function: Callable[[], T]) -> T:
         content, error = b"", None
@@ -150,8 +165,20 @@ class _Group(Processes):
                 dist.broadcast(sent, 0, group=self._group_for(sent))
             tensor.copy_(sent)
 
-    def _group_for(self, tensor: Tensor) -> dist.ProcessGroup | None:
-        return None if f"{tensor.device.type}:" in self._devices else self._patient
+    def _group_for(self, tensor: Tensor) -> Any:
+        return self._group if f"{tensor.device.type}:" in self._devices else self._patient
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        global _known
+        try:
+            yield
+        except BaseException:
+            if _known[1] is self:
+                _known = (None, _ALONE)  # the next call makes new groups
+                dist.destroy_process_group(self._group)
+                dist.destroy_process_group(self._patient)
+            raise
 
 
 @contextmanager
@@ -160,8 +187,9 @@ def _noticing() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        cause = str(error).strip().splitlines()[0]
-        raise LostProcessError(f"one of them ended, or did not answer: {cause}") from None
+        text = re.sub(r"^\[.*?\.cc:\d+\] ?", "", str(error).strip())  # a place in the source
+        cause = text.splitlines()[0].split(". ")[0].rstrip(".")
+        raise LostProcessError(f"one of them ended, or did not answer ({cause})") from None
 
 
 _known: tuple[object, Processes] = (None, _ALONE)  # the default group, and what stands for it
@@ -207,25 +235,49 @@ def alone() -> Iterator[None]:
         _are_alone = before
 
 
+def launched_rank() -> int | None:
+    """Return the number of this process among those that torchrun started; None without it."""
+    told = [os.environ.get(name) for name in _LAUNCHED]
+    if not all(told) or int(os.environ["WORLD_SIZE"]) < 2:
+        return None
+    return int(os.environ["RANK"])
+
+
 @contextmanager
 def join_launched(device: str) -> Iterator[None]:
     """Join the group of processes that torchrun started, if it did, until the work is done.
 
     NCCL serves GPUs, one for each process; where processes share a GPU, and on CPUs, it is gloo.
     """
-    launched = all(name in os.environ for name in _LAUNCHED) and int(os.environ["WORLD_SIZE"]) > 1
-    if not launched or not dist.is_available() or dist.is_initialized():
+    global _store
+    if launched_rank() is None or dist.is_initialized():
         yield
         return
+    from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
+
     backend = "gloo"
-    if torch.cuda.is_available() and not str(device).startswith("cpu"):
+    if torch.cuda.is_available() and not device.startswith("cpu"):
         cards, local = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", "0"))
-        if ":" not in str(device):
-            torch.cuda.set_device(local % cards)
+        torch.cuda.set_device(local % cards)
         if int(os.environ.get("LOCAL_WORLD_SIZE", "1")) <= cards:
             backend = "cpu:gloo,cuda:nccl"
-    dist.init_process_group(backend)
+    store, rank, size = next(iter(rendezvous("env://")))
+    _store = PrefixStore("unbag", store)
+    dist.init_process_group(backend, store=_store, rank=rank, world_size=size)
     try:
         yield
     finally:
         dist.destroy_process_group()
+
+
+_store: Any = None  # of the group that was joined
+
+
+def is_first_to_tell() -> bool:
+    """Whether no other process has told an error, which most often is the same one."""
+    if _store is None:
+        return not launched_rank()
+    try:
+        return bool(_store.add("told", 1) == 1)
+    except RuntimeError:  # the process that held the store has ended
+        return True

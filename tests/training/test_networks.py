@@ -135,7 +135,9 @@ def rectify_inputs(units=5, n=7, replicas=2):
 
 def test_gradient_of_rectified_normalisation_in_closed_form():
     inputs = rectify_inputs()
-    assert torch.autograd.gradcheck(lambda *given: _RectifyAndNormalize.apply(*given, None)[0], inputs)
+    assert torch.autograd.gradcheck(
+        lambda *given: _RectifyAndNormalize.apply(*given, None)[0], inputs
+    )
 
 
 def test_rectified_normalisation_equals_torchs():

@@ -3,6 +3,7 @@
 import atexit
 import json
 import logging
+import os
 import re
 import shutil
 import sys
@@ -53,13 +54,16 @@ class _Wanted:
 
     quiet: bool = False
     verbose: bool = False
+    silent: bool = False  # in all processes that were launched together but the first
 
 
 _wanted = _Wanted()
 
 
 @contextmanager
-def running(options: Mapping[str, Any], stopped: str = "Stopped.") -> Iterator[None]:
+def running(
+    options: Mapping[str, Any], stopped: str = "Stopped.", *, together: bool = False
+) -> Iterator[None]:
     """Run a command: with its options for what is told, and errors told as :func:`exit_on_error`.
 
     Parameters
@@ -68,20 +72,26 @@ def running(options: Mapping[str, Any], stopped: str = "Stopped.") -> Iterator[N
         Of the command, with ``quiet``, ``verbose`` and ``log_file``.
     stopped
         What to say where it is interrupted.
+    together
+        Whether torchrun may start the command in several processes, of which the first tells all.
     """
     handlers: list[tuple[logging.Logger, logging.Handler]] = []
     level = _STEPS.level
     _wanted.quiet, _wanted.verbose = options["quiet"], options["verbose"]
     with exit_on_error(stopped):
         try:
+            _wanted.silent = bool(_launched_rank())
+            if _launched_rank() is not None and not together:
+                allowed = "given unbag fit, which several processes can run together"
+                raise invalid("torchrun", allowed, "another command", "run it without torchrun.")
             if options["quiet"] and options["verbose"]:
                 raise invalid("quiet", "left out with --verbose", "both")
-            if options["log_file"] is not None:
+            if options["log_file"] is not None and not _wanted.silent:
                 file = logging.FileHandler(options["log_file"], encoding="utf-8")
                 file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
                 handlers += [(_STEPS, file), (_PRINTED, file)]
                 _PRINTED.setLevel(logging.INFO)
-            if options["verbose"]:
+            if options["verbose"] and not _wanted.silent:
                 shown = logging.StreamHandler()
                 shown.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
                 handlers.append((_STEPS, shown))
@@ -97,15 +107,33 @@ def running(options: Mapping[str, Any], stopped: str = "Stopped.") -> Iterator[N
                 _tell("[red]where:[/red]", traceback.format_exc())
             raise
         finally:
-            _wanted.quiet = _wanted.verbose = False
+            _wanted.quiet = _wanted.verbose = _wanted.silent = False
             _STEPS.setLevel(level)
             for logger, handler in handlers:
                 logger.removeHandler(handler)
                 handler.close()
 
 
+def _launched_rank() -> int | None:
+    if "WORLD_SIZE" not in os.environ:  # and torch need not be loaded
+        return None
+    from unbag.processes import launched_rank
+
+    return launched_rank()
+
+
+def _is_first_to_tell() -> bool:
+    if _launched_rank() is None:
+        return True
+    from unbag.processes import is_first_to_tell
+
+    return is_first_to_tell()
+
+
 def say(text: str = "") -> None:
     """Print text on standard output; signs that would steer the terminal are shown as codes."""
+    if _wanted.silent:
+        return
     _PRINTED.info(text)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # none where it is closed
     typer.echo(_harmless(text).encode(encoding, "backslashreplace").decode(encoding))
@@ -117,8 +145,9 @@ def _harmless(text: str) -> str:
 
 
 def print_error(error: Exception | str) -> None:
-    """Tell an error on standard error, without a traceback."""
-    _tell("[red]error:[/red]", str(error))
+    """Tell an error on standard error, without a traceback; of several processes one tells it."""
+    if _is_first_to_tell():
+        _tell("[red]error:[/red]", str(error))
 
 
 def print_notes(notes: Sequence[str], warned: Sequence[str] = ()) -> None:
@@ -135,6 +164,8 @@ def print_notes(notes: Sequence[str], warned: Sequence[str] = ()) -> None:
 
 
 def _tell(sign: str, text: str) -> None:
+    if _wanted.silent:
+        return
     _PRINTED.info("%s %s", re.sub(r"\[.*?\]", "", sign), text)
     console = Console(stderr=True, emoji=False)
     console.print(f"{sign} {escape(_harmless(text))}", highlight=False, soft_wrap=True)
@@ -201,6 +232,12 @@ def _from_standard_input(path: str) -> str:
     """Keep what comes from standard input in a file until the command ends, where a path is -."""
     if path != "-":
         return path
+    from unbag.processes import current_processes
+
+    return current_processes().once(_keep_standard_input)
+
+
+def _keep_standard_input() -> str:
     folder = tempfile.mkdtemp(prefix="unbag-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     start = sys.stdin.buffer.read(4)
@@ -262,7 +299,8 @@ def exit_on_error(stopped: str = "Stopped.") -> Iterator[None]:
         print_error(f"{error.filename}: {error.strerror}" if error.filename else error)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        typer.echo(f"\n{stopped}", err=True)
+        if _is_first_to_tell():
+            typer.echo(f"\n{stopped}", err=True)
         raise typer.Exit(INTERRUPTED) from None
 
 

@@ -6,6 +6,7 @@ import typer
 
 from unbag.cli.common import GOES_ON, for_workflow, print_json, print_notes, running, say
 from unbag.cli.options import TrainingCommand, with_options_of
+from unbag.processes import join_launched
 from unbag.workflow import TrainedModel, fit_files, tune_files
 from unbag.workflow.judging import REPORT
 
@@ -35,9 +36,11 @@ def fit(**options: Any) -> None:
     The model folder gets the network, its label-free evaluation on rows kept apart, and a report
     to show (report.html). A run that was stopped goes on when the command is given again.
 
+    Several processes train together: torchrun --nproc-per-node 4 -m unbag fit ...
+
     Example: unbag fit rows.parquet --bag district --priors shares.csv --output model
     """
-    with running(options, GOES_ON):
+    with running(options, GOES_ON, together=True), join_launched(options["device"]):
         _show(fit_files(**for_workflow(options)), options["as_json"])
 
 

@@ -311,7 +311,9 @@ class UnbagClassifier(Predicting):
         table = given.priors
         scaler = self._fit_scaler(given)
         bags = self._for_network(given, scaler).present()
-        seed = current_processes().agree(int(as_generator(self.random_state).integers(2**31 - 1)))
+        seed = int(as_generator(self.random_state).integers(2**31 - 1))
+        if self.random_state is None:
+            seed = current_processes().agree(seed)
         train = bags
         if held_out is not None:
             held_out = self._for_network(held_out, scaler)

@@ -14,7 +14,7 @@ from unbag.methods.auto import Auto
 from unbag.methods.base import Method, Task, Trainings
 from unbag.methods.job import Job
 from unbag.methods.registry import get_method
-from unbag.processes import current_processes
+from unbag.processes import Processes, current_processes
 from unbag.progress import StageProgress
 from unbag.training import PRECISIONS, Fit, Replica, train
 from unbag.validation import check_choice, check_number, invalid
@@ -95,11 +95,22 @@ def fit_many(
         "checkpoint": checkpoint,
         "checkpoint_seconds": checkpoint_seconds,
     }
+    with processes.together():
+        return _fit_together(jobs, options, processes, on_finish)
+
+
+def _fit_together(
+    jobs: Sequence[Job],
+    options: dict[str, Any],
+    processes: Processes,
+    on_finish: Callable[[dict[int, Fit]], None] | None,
+) -> list[Fit]:
+    deadline = options["deadline"]
     running = [_Running(job, method) for job, method in map(check_job, jobs)]
     report = _Report(running, on_finish if processes.is_first else None)
     while waiting := [i for i, job in enumerate(running) if job.fit is None]:
         for i in waiting:
-            _run_tasks(running[i], verbose, deadline)
+            _run_tasks(running[i], options["verbose"], deadline, processes)
         waiting = [i for i in waiting if running[i].fit is None]
         owners = [i for i in waiting for _ in running[i].wanted]
         replicas = [replica for i in waiting for replica in running[i].wanted]
@@ -144,7 +155,7 @@ def _deadline(time_limit: float | None) -> Deadline:
     return Deadline(time_limit)
 
 
-def _run_tasks(job: "_Running", verbose: bool, deadline: Deadline) -> None:
+def _run_tasks(job: "_Running", verbose: bool, deadline: Deadline, processes: Processes) -> None:
     """Do what a job wants, until it wants replicas that there is time for, or has ended."""
     while job.fit is None:
         if job.wanted and any(deadline.has_time_for(r.time_needed) for r in job.wanted):
@@ -158,7 +169,7 @@ def _run_tasks(job: "_Running", verbose: bool, deadline: Deadline) -> None:
                 continue
             # Products of small matrices are slower on several threads, which wait for each other.
             with deadline.stage(), StageProgress(task.stage, verbose), threadpool_limits(1):
-                results.append(current_processes().once(task.run))
+                results.append(processes.once(task.run))
         if results:
             job.receive(results)
 

@@ -177,8 +177,9 @@ def train(
             part = [replicas[i] for i in members]
             saved = None
             _check_alike(part, processes)
-            if checkpoint is not None and processes.is_first:
-                saved = Checkpoint(checkpoint, fingerprint(part, precision, resolved.type))
+            with processes.first():
+                if checkpoint is not None and processes.is_first:
+                    saved = Checkpoint(checkpoint, fingerprint(part, precision, resolved.type))
             start = time.perf_counter()
             share = len(members) / (len(replicas) - len(fits))
             try:

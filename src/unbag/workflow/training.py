@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ from unbag.estimator import UnbagClassifier
 from unbag.estimator.folder import staged
 from unbag.estimator.saving import write_model
 from unbag.evaluation import Evaluation
-from unbag.files import write_whole
+from unbag.files import real_path, write_whole
 from unbag.inspection import Inspection
 from unbag.priors import SharesOf, read_shares_of, risk_weights
+from unbag.processes import current_processes
 from unbag.reporting import ModelVerdict
 from unbag.selection import TuningResult, tune
 from unbag.selection.tuning import SCORERS
@@ -29,6 +30,7 @@ from unbag.workflow.judging import (
     judge,
     pages,
 )
+from unbag.workflow.outputs import hidden_folder
 from unbag.workflow.reading import (
     Inputs,
     inspect_rows,
@@ -133,6 +135,9 @@ def fit_files(
     A run that was killed or interrupted goes on when it is started again with the same arguments:
     encoded rows and training are kept in a hidden folder beside ``output`` until it is done.
 
+    The processes of a group of torch.distributed train together; all of them must call this with
+    the same arguments, and see the same files. The first one reads, judges and writes.
+
     Parameters
     ----------
     rows : path or list of paths
@@ -199,12 +204,16 @@ def fit_files(
         _adapt(clf, run.inputs)
         clf.fit_bags(train, held_out=validation)
         clf.checkpoint = None
-        watched = None
-        if validation is not None:
-            watched = evaluate_watched(clf, validation, level=level)
-            if _is_calibrated(calibrate, validation):
-                clf.calibrate(validation)
-        return run.finish(clf, untouched, train, watched)
+
+        def judge_and_write() -> TrainedModel:
+            watched = None
+            if validation is not None:
+                watched = evaluate_watched(clf, validation, level=level)
+                if _is_calibrated(calibrate, validation):
+                    clf.calibrate(validation)
+            return run.finish(clf, untouched, train, watched)
+
+        return current_processes().once(judge_and_write)
 
 
 def tune_files(
@@ -243,6 +252,10 @@ def tune_files(
     arguments = dict(locals())
     arguments["shares_of"] = read_shares_of(shares_of, arguments.pop("sampling"))
     _check(arguments, low_open=True)
+    if (size := current_processes().size) > 1:
+        got = f"a group of {size}"
+        remedy = "fit can use several; or run this one with `unbag.processes.alone()`."
+        raise invalid("a search", "run by one process", got, remedy)
     optuna = import_optional("optuna", "tune")
     check_choice("scoring", scoring, SCORERS)
     check_number("trials", trials, low=1, integer=True)
@@ -338,10 +351,17 @@ def _run(arguments: Mapping[str, Any]) -> Iterator[_Run]:
     """Hold the folder of a run, and read and inspect its rows and priors."""
     config = to_toml(_named(arguments))
     names = ("rows", "bag", "priors", "columns", "leave_out", "keep", "where", "seed", "images")
-    read = {name: arguments[name] for name in (*names, "shares_of", "verbose")}
-    with work_folder(Path(arguments["output"]), config, overwrite=arguments["overwrite"]) as work:
-        inputs = read_training_inputs(**read, cache=work / "rows")
-        inspection = inspect_rows(inputs, arguments["seed"], level=arguments["level"])
+    read = {name: arguments[name] for name in (*names, "shares_of")}
+    processes, output = current_processes(), Path(arguments["output"])
+    read["verbose"] = arguments["verbose"] and processes.is_first
+    with processes.together(), ExitStack() as held:
+        with processes.first():  # the others find what it has encoded
+            work = hidden_folder(real_path(output))
+            if processes.is_first:
+                held.enter_context(work_folder(output, config, overwrite=arguments["overwrite"]))
+            inputs = read_training_inputs(**read, cache=work / "rows")
+        seed, level = arguments["seed"], arguments["level"]
+        inspection = processes.once(lambda: inspect_rows(inputs, seed, level=level))
         yield _Run(arguments, config, work, inputs, inspection)
 
 

@@ -59,11 +59,19 @@ class TrainingDivergedError(UnbagError, RuntimeError):
 
 
 class LostProcessError(UnbagError, RuntimeError):
-    """One of several processes that fit a model together ended, so that the others cannot go on."""
+    """One of several processes that fit a model together ended, so that the others cannot go on.
 
-    def __init__(self, cause: str) -> None:
-        super().__init__(cause)
+    Attributes
+    ----------
+    cause : str
+    is_told : bool
+        Whether that process tells the error that ended it.
+    """
+
+    def __init__(self, cause: str, is_told: bool = False) -> None:
+        super().__init__(cause, is_told)
         self.cause = cause
+        self.is_told = is_told
 
     def __str__(self) -> str:
         return (

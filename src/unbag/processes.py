@@ -91,8 +91,8 @@ class _Group(Processes):
         self.size = dist.get_world_size()
         # Groups of our own can be closed without harm to others, which tells the other processes
         # at once. Only waits for the first process may be long.
-        self._group = dist.new_group()
-        self._patient = dist.new_group(backend="gloo", timeout=_PATIENCE)
+        self._group: Any = dist.new_group()
+        self._patient: Any = dist.new_group(backend="gloo", timeout=_PATIENCE)
         self._devices = dist.get_backend_config(self._group)
 
     def once(self, function: Callable[[], T]) -> T:
@@ -108,7 +108,7 @@ class _Group(Processes):
         if error is not None:
             raise error
         if not sent[1]:
-            raise LostProcessError("an error ended the first one, which tells it")
+            raise LostProcessError("an error ended the first one", is_told=True)
         result: T = pickle.loads(sent[0])
         return result
 
@@ -130,7 +130,7 @@ class _Group(Processes):
         with _noticing():
             dist.broadcast_object_list(sent, 0, self._patient)
         if sent[0] and not self.is_first:
-            raise LostProcessError("an error ended the first one, which tells it")
+            raise LostProcessError("an error ended the first one", is_told=True)
 
     def check_alike(self, settings: str, numbers: Tensor) -> None:
         all_given: list[Any] = [None] * self.size
@@ -176,8 +176,9 @@ class _Group(Processes):
         except BaseException:
             if _known[1] is self:
                 _known = (None, _ALONE)  # the next call makes new groups
-                dist.destroy_process_group(self._group)
-                dist.destroy_process_group(self._patient)
+                for group in (self._group, self._patient):
+                    dist.destroy_process_group(group)
+                self._group = self._patient = group = None  # closed as nothing refers to them
             raise
 
 

@@ -38,7 +38,11 @@ def run_together(function, *arguments, size=2):
             )
             for rank in range(size)
         ]
-        for process in running:
-            process.wait()
+        try:
+            for process in running:
+                process.wait(timeout=120)
+        finally:
+            for process in running:
+                process.kill()
         results = [Path(folder, str(rank)) for rank in range(size)]
         return [pickle.loads(r.read_bytes()) if r.exists() else None for r in results]

@@ -146,7 +146,7 @@ def _harmless(text: str) -> str:
 
 def print_error(error: Exception | str) -> None:
     """Tell an error on standard error, without a traceback; of several processes one tells it."""
-    if _is_first_to_tell():
+    if not getattr(error, "is_told", False) and _is_first_to_tell():
         _tell("[red]error:[/red]", str(error))
 
 

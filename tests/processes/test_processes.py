@@ -152,7 +152,8 @@ def test_two_processes(tmp_path):
     assert isinstance(first["in the first"], ZeroDivisionError)
     assert isinstance(second["in the first"], LostProcessError)
     assert isinstance(first["in one"], LostProcessError)
-    assert "did not answer (Connection closed by peer" in str(first["in one"])
+    assert "one of them ended, or did not answer (" in str(first["in one"])
+    assert "Connection" in str(first["in one"])
     assert isinstance(second["in one"], ZeroDivisionError)
 
 

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from unbag import datasets, exceptions, methods, objectives, priors, theory
     from unbag.bags import Bags, make_bags
     from unbag.estimator import UnbagClassifier, export_onnx, load_model
+    from unbag.estimator.predictor import predictor
     from unbag.evaluation import (
         Evaluation,
         bag_log_loss,
@@ -42,6 +43,7 @@ __all__ = [
     "methods",
     "objectives",
     "permutation_importance",
+    "predictor",
     "priors",
     "report",
     "theory",
@@ -53,6 +55,7 @@ _MODULES = ("datasets", "exceptions", "methods", "objectives", "priors", "theory
 _HOMES = {
     "bags": ("Bags", "make_bags"),
     "estimator": ("UnbagClassifier", "export_onnx", "load_model"),
+    "estimator.predictor": ("predictor",),
     "evaluation": (
         "Evaluation",
         "bag_log_loss",

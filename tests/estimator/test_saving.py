@@ -110,6 +110,7 @@ def test_predictions_are_the_same_bit_for_bit(tmp_path, options):
     assert torch.equal(torch.get_rng_state(), state)
     assert_same(clf, again)
     assert sorted(p.name for p in tmp_path.rglob("*")) == [
+        "MLmodel",
         "model",
         "model.json",
         "model.safetensors",
@@ -426,7 +427,7 @@ def test_killed_at_any_moment_one_of_the_two_models_is_there(tmp_path, killed, i
         assert_same(load_model(path), new)
         assert is_new or (path / "mine.txt").read_text() == "mine"
         names = {p.name for p in path.iterdir()} - {"mine.txt"}
-        assert names == {"model.json", "model.safetensors"}
+        assert names == {"MLmodel", "model.json", "model.safetensors"}
         assert [p.name for p in tmp_path.iterdir()] == ["model"]
         if ended:
             break
@@ -460,7 +461,7 @@ def test_what_is_saved_is_on_the_disk_and_was_read_back(tmp_path, monkeypatch):
             assert events[i - 1][2].endswith(".tmp")
     stage = events.index(("sync", "saving", tmp_path.name), kinds.index("load"))
     assert kinds[stage + 1 :] == ["rename", "sync"], events
-    assert kinds.count("replace") == 2
+    assert kinds.count("replace") == 3
 
 
 def test_a_model_that_cannot_be_loaded_again_is_not_saved(tmp_path, monkeypatch):

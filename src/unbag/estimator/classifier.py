@@ -11,6 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import nn
 
 from unbag.bags import Bags
+from unbag.estimator.hub import OnHub
 from unbag.estimator.job import ClassifierJob
 from unbag.estimator.moved import naming_new_places, refuse_settings_of_methods
 from unbag.estimator.predicting import Predicting
@@ -25,7 +26,7 @@ from unbag.validation import as_generator, invalid
 __all__ = ["UnbagClassifier"]
 
 
-class UnbagClassifier(Predicting):
+class UnbagClassifier(Predicting, OnHub):
     """Classifier learned from bags of unlabeled rows and the class shares of every bag.
 
     ``fit(X, y)`` takes the **bag id** of every row as ``y``. So ``Pipeline``, ``clone`` and

@@ -34,6 +34,7 @@ from unbag.validation import shorten
 __all__ = [
     "DESCRIPTION",
     "ENCODING",
+    "MLMODEL",
     "WEIGHTS",
     "TensorFile",
     "digest",
@@ -46,7 +47,8 @@ __all__ = [
 ]
 
 DESCRIPTION, WEIGHTS, ENCODING = "model.json", "model.safetensors", "encoding.json"
-_NAMES = (DESCRIPTION, WEIGHTS, ENCODING)
+MLMODEL = "MLmodel"  # for MLflow; written with a model, never read
+_NAMES = (DESCRIPTION, WEIGHTS, ENCODING, MLMODEL)
 _MAX_JSON = 1 << 25  # bytes; Python's objects are ten times as large
 _MAX_NESTED = 1 << 20  # lists and objects in a file of JSON
 _MAX_VALUES, _VALUES_PER_BAG = 400_000, 4  # in a file of JSON; ids are listed once or twice

@@ -33,6 +33,7 @@ from unbag.estimator.description import (
 from unbag.estimator.folder import (
     DESCRIPTION,
     ENCODING,
+    MLMODEL,
     WEIGHTS,
     digest,
     refusal,
@@ -41,7 +42,7 @@ from unbag.estimator.folder import (
 )
 from unbag.estimator.loading import Arrays, load_model, logits_of, network_tensors
 from unbag.exceptions import ModelFolderError, NotSavedWarning
-from unbag.files import write_tensors
+from unbag.files import write_tensors, write_whole
 from unbag.learners import STORED, LearnerModel
 from unbag.methods import Method
 from unbag.models import MLP, ResNet20
@@ -53,6 +54,14 @@ from unbag.validation import invalid, reads_tables, shorten
 from unbag.version import unbag_version
 
 __all__ = ["save_model", "write_model"]
+
+_FOR_MLFLOW = f"""\
+# For MLflow: mlflow.pyfunc.load_model(folder), mlflow models serve. unbag does not read this file.
+flavors:
+  python_function:
+    loader_module: unbag.mlflow
+    python_version: {platform.python_version()}
+"""
 
 
 def save_model(clf: UnbagClassifier, path: str | os.PathLike[str]) -> Path:
@@ -74,6 +83,7 @@ def write_model(clf: UnbagClassifier, folder: Path, *, stacklevel: int = 2) -> N
         write_json(folder / ENCODING, encoding.to_dict())
     description.files = {path.name: digest(path) for path in sorted(folder.iterdir())}
     write_json(folder / DESCRIPTION, description)
+    write_whole(folder / MLMODEL, _FOR_MLFLOW)
     is_module = isinstance(description.network, Module)
     try:  # what could not be read again is not called saved
         load_model(folder, clf.module_ if is_module else None)

@@ -10,6 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from unbag.estimator.predictor import CLASS
 from unbag.files import (
     digest,
     discard,
@@ -23,9 +24,8 @@ from unbag.files import (
 from unbag.schema import SchemaError, seal, unseal
 from unbag.workflow.outputs import hidden_folder
 
-__all__ = ["CLASS", "Parts", "parts_folder"]
+__all__ = ["Parts", "parts_folder"]
 
-CLASS = "class"  # the column of predicted classes
 _STATE = "state.json"
 _MAX_STATE = 1 << 26  # bytes
 

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from unbag.estimator import UnbagClassifier
+from unbag.estimator.predictor import class_column, output_names
 from unbag.exceptions import NotFiniteError
 from unbag.files import is_real_folder
 from unbag.io import Drift, TableEncoding, TableFiles, read_rows
@@ -27,9 +28,9 @@ from unbag.io.tables import batch_rows_of
 from unbag.plain import to_plain
 from unbag.priors import ClassPriors
 from unbag.progress import RowProgress
-from unbag.validation import check_choice, invalid, repeated, shorten
+from unbag.validation import check_choice, invalid, shorten
 from unbag.workflow.outputs import check_free, check_not_input, hold
-from unbag.workflow.parts import CLASS, Parts, parts_folder
+from unbag.workflow.parts import Parts, parts_folder
 from unbag.workflow.reading import load_for_files, paths_of, shares_by_class
 
 __all__ = ["PredictedFile", "predict_files"]
@@ -161,9 +162,8 @@ def _write(
     verbose: bool,
 ) -> None:
     """Predict the rows that are not done yet, and make the file."""
-    names = [f"p_{name}" for name in clf.classes_] if probabilities else []
-    header = [*source.keys.names, CLASS, *names]
-    _check_names(header)
+    header = output_names(clf.classes_, source.keys.names, probabilities)
+    n_chances = len(clf.classes_) if probabilities else 0
     if parts.target.suffix.lower() == ".csv":
         _check_csv(source.keys)
     predicted = closing(_predicted(clf, source.blocks(parts.rows), parts.rows, **given))
@@ -171,8 +171,8 @@ def _write(
         progress(parts.rows, source.n_rows)
         for keys, chances in blocks:
             best = chances.argmax(1)
-            columns = [*keys, _classes(clf, best)]
-            columns += [pa.array(column) for column in chances.T.astype(np.float32)[: len(names)]]
+            columns = [*keys, class_column(clf.classes_, best)]
+            columns += [pa.array(column) for column in chances.T.astype(np.float32)[:n_chances]]
             batch = pa.record_batch(columns, names=header)
             parts.add(batch, np.bincount(best, minlength=len(clf.classes_)))
             progress(parts.rows, source.n_rows)
@@ -342,17 +342,6 @@ def _rebatched(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Reco
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
-def _classes(clf: UnbagClassifier, index: NDArray[np.int64]) -> pa.Array:
-    names = pa.array(clf.classes_.tolist())
-    return pa.DictionaryArray.from_arrays(pa.array(index.astype(np.int32)), names)
-
-
-def _check_names(names: list[str]) -> None:
-    if twice := repeated(names):
-        remedy = "rename the key columns."
-        raise invalid("key", "columns of other names than the output has", shorten(twice), remedy)
 
 
 def _check_csv(keys: pa.Schema) -> None:

@@ -1,0 +1,51 @@
+"""Examples with the engines of others, each where its package is installed."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "engines"
+
+
+def run_example(name: str, package: str, folder: Path) -> str:
+    """Run an example in a process of its own, and give what it prints."""
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    settings = {"OMP_NUM_THREADS": "1", "PYSPARK_PYTHON": sys.executable}
+    paths = os.pathsep.join([str(EXAMPLES), *filter(None, sys.path)])  # for its own processes
+    with tempfile.TemporaryDirectory() as temporary:  # of a short path: Ray puts sockets there
+        ended = subprocess.run(
+            [sys.executable, EXAMPLES / name],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+            env={**os.environ, **settings, "PYTHONPATH": paths, "TMPDIR": temporary},
+        )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("ray_data.py", "ray"),
+        ("spark.py", "pyspark"),
+        ("dask_dataframe.py", "dask"),
+        ("mlflow_model.py", "mlflow"),
+    ],
+)
+def test_predictions_are_those_of_this_process(name, package, tmp_path):
+    if package == "pyspark" and shutil.which("java") is None:
+        pytest.skip("there is no Java runtime for Spark")
+    printed = run_example(name, package, tmp_path)
+    difference = re.search(r"2000 rows; largest difference from this process: (\S+)", printed)
+    assert difference, printed
+    assert float(difference[1]) < 1e-6

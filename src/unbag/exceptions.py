@@ -17,6 +17,7 @@ __all__ = [
     "TrainingRowsWarning",
     "UnbagError",
     "UnbagWarning",
+    "WorkerLostError",
 ]
 
 
@@ -87,6 +88,10 @@ class MissingDependencyError(UnbagError, ImportError):
 
 class DownloadError(UnbagError, RuntimeError):
     """A server did not give a file, or gave another one than expected."""
+
+
+class WorkerLostError(UnbagError, RuntimeError):
+    """A process that did a part of the work was killed; what others did is kept."""
 
 
 class ModelFolderError(InvalidInputError):

@@ -512,6 +512,21 @@ BAD_INPUTS = [
         PREDICT.replace("other.parquet", "rows.npz"),
     ),
     BadInput("predict", "an output of another kind", PREDICT.replace("out.parquet", "out.xlsx")),
+    BadInput(
+        "predict",
+        "an output folder with files in it",
+        PREDICT.replace("out.parquet", "images"),
+    ),
+    BadInput(
+        "predict",
+        "partitions of one file",
+        f"{PREDICT} --partition-by class",
+    ),
+    BadInput(
+        "predict",
+        "partitions by a column that is not in the output",
+        f"{PREDICT.replace('out.parquet', 'out')} --partition-by district",
+    ),
     BadInput("predict", "an output that is there", PREDICT.replace("out.parquet", "rows.parquet")),
     BadInput(
         "predict",

@@ -176,15 +176,15 @@ def stopped(folder, monkeypatch):
     monkeypatch.setattr(predicting, "_BATCH_ROWS", 16)
     monkeypatch.setattr(predicting, "_PART_ROWS", 64)
     predict_files("model", "other.parquet", output="whole.csv")
-    inner = predicting.Parts._keep
+    inner = predicting.Parts._join
 
     def stopping(self):
-        inner(self)
-        if len(self._state.parts) == 3:
+        if self.rows == 3 * 64:
             raise KeyboardInterrupt
+        inner(self)
 
     with monkeypatch.context() as patched:
-        patched.setattr(predicting.Parts, "_keep", stopping)
+        patched.setattr(predicting.Parts, "_join", stopping)
         with pytest.raises(KeyboardInterrupt):
             predict_files("model", "other.parquet", output="out.csv")
     return parts_folder(folder / "out.csv")

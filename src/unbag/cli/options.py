@@ -248,6 +248,12 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
     "device": option(str, "Where to compute: auto, cpu, cuda or cuda:N.", group=_TRAINING),
     "output": option(Path, "The folder to write the model to."),
     "probabilities": option(bool, "Also write the probability of every class."),
+    "partition_by": option(
+        list[str],
+        "A column of the key, or class, whose values become folders; may be repeated.",
+        False,
+    ),
+    "processes": option(int, "How many processes predict, a million rows each at a time.", min=1),
     "report": option(
         Path | None, "Also write a page with the results, such as evaluation.html.", "none"
     ),

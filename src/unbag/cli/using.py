@@ -66,7 +66,7 @@ def evaluate(**options: Any) -> None:
 @with_options_of(
     predict_files,
     model=ModelFolder,
-    output=option(Path, "A .parquet or .csv file to write."),
+    output=option(Path, "A .parquet or .csv file to write, or a new folder of Parquet files."),
 )
 def predict(**options: Any) -> None:
     """Predict the class of every row of a file of any size.

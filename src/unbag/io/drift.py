@@ -84,6 +84,21 @@ class Drift:
                     others += self._out_of_range(name, numbers)
             self.seen[name] = Seen(rows, missing, others, low, high)
 
+    def add(self, other: "Drift") -> None:
+        """Take in what another counted of further rows, with the same encoding."""
+        for name, more in other.seen.items():
+            old = self.seen[name]
+            lows = [low for low in (old.low, more.low) if low is not None]
+            highs = [high for high in (old.high, more.high) if high is not None]
+            self.seen[name] = Seen(
+                old.rows + more.rows,
+                old.missing + more.missing,
+                old.others + more.others,
+                min(lows, default=None),
+                max(highs, default=None),
+            )
+            self._remember(name, other._examples[name])
+
     def messages(self) -> tuple[str, ...]:
         """Say where the rows differ from those of training, and by how much."""
         found = []

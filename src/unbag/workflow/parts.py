@@ -1,5 +1,8 @@
 """Predictions that are written in parts, so that a run which was stopped can go on."""
 
+import hashlib
+import secrets
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.dataset
 import pyarrow.parquet
 from numpy.typing import NDArray
 
@@ -15,6 +19,7 @@ from unbag.files import (
     digest,
     discard,
     discarded,
+    is_real_folder,
     new_file,
     read_regular,
     remove_folder,
@@ -24,10 +29,11 @@ from unbag.files import (
 from unbag.schema import SchemaError, seal, unseal
 from unbag.workflow.outputs import hidden_folder
 
-__all__ = ["Parts", "parts_folder"]
+__all__ = ["Parts", "parts_folder", "write_part"]
 
 _STATE = "state.json"
 _MAX_STATE = 1 << 26  # bytes
+_MOST_FOLDERS = 1 << 15  # that one part of a dataset may be written to
 
 
 class _Part(msgspec.Struct):
@@ -36,34 +42,47 @@ class _Part(msgspec.Struct):
 
 
 class _State(msgspec.Struct):
-    """What is done, as it is kept in a file."""
+    """What is done, as it is kept in a file; None stands for a part that is not."""
 
     fingerprint: str
-    parts: list[_Part]
+    parts: list[_Part | None]
     whole: str | None = None  # digest of all parts joined, once they are
 
 
 def parts_folder(target: Path) -> Path:
-    """Where the parts of a file lie until it is made."""
+    """Where the parts of an output lie until it is made."""
     return hidden_folder(target, "parts")
 
 
-class Parts:
-    """Predictions that are done: each part in its file, and all so far in one.
+def write_part(path: Path, batches: Sequence[pa.RecordBatch]) -> str:
+    """Write the predictions of one part, whole or not at all; return the SHA-256 of the file."""
+    with new_file(path) as temporary:
+        schema = batches[0].schema
+        with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        return str(digest(temporary))
 
-    The file of all is what the target will be; after a stop it is written anew from the parts,
-    because it cannot be continued. Parts of other predictions are removed, and so are damaged
-    ones, with a warning.
+
+class Parts:
+    """Predictions that are done: each part in its file, and all up to the first gap in one.
+
+    The file of all is what the target will be, or a folder of Parquet files. After a stop it is
+    written anew from the parts, because it cannot be continued. Parts of other predictions are
+    removed, and so are damaged ones, with a warning.
 
     Parameters
     ----------
     target : Path
-        The file to make; its :func:`parts_folder` must be there, held by this run.
+        The file or folder to make; its :func:`parts_folder` must be there, held by this run.
     fingerprint : str
         What the predictions depend on.
     n_classes : int
-    part_rows : int
-        Rows after which what is done is kept.
+    n_parts : int
+        How many there will be.
+    partition_by : sequence of str
+        Columns whose values become names of folders, such as ``class=yes``, where the target is
+        a folder.
 
     Attributes
     ----------
@@ -72,20 +91,26 @@ class Parts:
         Rows predicted as each class.
     """
 
-    def __init__(self, target: Path, fingerprint: str, n_classes: int, part_rows: int) -> None:
+    def __init__(
+        self,
+        target: Path,
+        fingerprint: str,
+        n_classes: int,
+        n_parts: int,
+        partition_by: Sequence[str] = (),
+    ) -> None:
         self.target = target
         self._folder = parts_folder(target)
         self._whole = self._folder / f"whole{target.suffix.lower()}"
-        self._part_rows = part_rows
+        self._partition_by = list(partition_by)
         self._n_classes = n_classes
+        self._n_parts = n_parts
         self._state = self._read(fingerprint)
-        self._batches: list[pa.RecordBatch] = []
         self._writer: Any = None  # of the file of all
         self._written = 0  # parts in it
         self.counts = np.zeros(n_classes, dtype=np.int64)
-        for part in self._state.parts:
+        for part in filter(None, self._state.parts):
             self.counts += part.counts
-        self._kept = self.counts.copy()
 
     @property
     def rows(self) -> int:
@@ -93,27 +118,36 @@ class Parts:
         return int(self.counts.sum())
 
     @property
+    def missing(self) -> list[int]:
+        """Numbers of the parts that are not done."""
+        return [i for i, part in enumerate(self._state.parts) if part is None]
+
+    @property
     def has_its_name(self) -> bool:
         """Whether the file of all took the place of the target; only parts are to be removed."""
         return self._state.whole is not None and not self._whole.exists()
 
-    def add(self, batch: pa.RecordBatch, counts: NDArray[np.int64]) -> None:
-        """Add predictions, and keep them once there are enough."""
-        self._batches.append(batch)
+    def scratch(self) -> Path:
+        """Name a file for a part; a process that outlives its run cannot harm a later one."""
+        return self._folder / f"{secrets.token_hex(8)}.arrow"
+
+    def keep(self, number: int, written: Path, counts: NDArray[np.int64], sha256: str) -> None:
+        """Take over the file of a part that :func:`write_part` wrote."""
+        written.replace(self._part(number))
+        sync(self._folder)
+        self._state.parts[number] = _Part(counts.tolist(), sha256)
         self.counts += counts
-        if sum(map(len, self._batches)) >= self._part_rows:
-            self._keep()
-            self._join()
+        self._write_state()
+        self._join()
 
     def finish(self) -> None:
         """Give the file of all its name and remove the parts."""
-        if self._batches:
-            self._keep()
         if self._state.whole is None:
             self._join()
             self.close()
-            sync(self._whole)
-            self._state.whole = digest(self._whole)
+            for path in _files_of(self._whole):
+                sync(path)
+            self._state.whole = _digest(self._whole)
             self._write_state()
         if self._whole.exists():  # else an earlier run was stopped after this
             self._whole.replace(self.target)
@@ -131,23 +165,9 @@ class Parts:
         for path in self._folder.iterdir():
             discard(path)
 
-    def _keep(self) -> None:
-        """Write the batches that were added as a new part."""
-        path = self._part(len(self._state.parts))
-        schema = self._batches[0].schema
-        with new_file(path) as temporary:
-            with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-                for batch in self._batches:
-                    writer.write_batch(batch)
-            written = str(digest(temporary))
-        self._state.parts.append(_Part((self.counts - self._kept).tolist(), written))
-        self._kept = self.counts.copy()
-        self._batches = []
-        self._write_state()
-
     def _join(self) -> None:
-        """Write the parts to the file of all that are not in it yet."""
-        while self._written < len(self._state.parts):
+        """Write the parts to the file of all that are not in it yet, up to the first gap."""
+        while self._written < self._n_parts and self._state.parts[self._written] is not None:
             with pa.memory_map(str(self._part(self._written))) as file:
                 rows = _decoded(pa.ipc.open_file(file).read_all())
             if self._writer is None:
@@ -160,17 +180,19 @@ class Parts:
             return pa.csv.CSVWriter(str(self._whole), schema)
         # A dictionary of numbers that are almost all different would only take time.
         repeated = [field.name for field in schema if not pa.types.is_primitive(field.type)]
+        if not self._whole.suffix:
+            return _Dataset(self._whole, self._partition_by, repeated)
         return pa.parquet.ParquetWriter(str(self._whole), schema, use_dictionary=repeated)
-
-    def _part(self, number: int) -> Path:
-        return self._folder / f"{number:06d}.arrow"
 
     def _write_state(self) -> None:
         write_whole(self._folder / _STATE, seal(self._state))
 
+    def _part(self, number: int) -> Path:
+        return self._folder / f"{number:06d}.arrow"
+
     def _read(self, fingerprint: str) -> _State:
         """Verify what an earlier run left, and remove all else."""
-        state, keep = _State(fingerprint, []), set[Path]()
+        state, keep = _State(fingerprint, [None] * self._n_parts), set[Path]()
         try:
             left = unseal(read_regular(self._folder / _STATE, _MAX_STATE), _State)
         except FileNotFoundError:
@@ -179,11 +201,11 @@ class Parts:
             left = None
             discarded(f"What is kept for {self.target}", "was damaged")
         if left is not None and left.fingerprint == fingerprint:
-            files = {self._part(i): part.digest for i, part in enumerate(left.parts)}
+            files = {self._part(i): part.digest for i, part in enumerate(left.parts) if part}
             if left.whole is not None:  # parts may be removed, and the whole may have its name
                 place = self._whole if self._whole.exists() else self.target
                 files = {place: left.whole}
-            if self._is_sound(left) and all(digest(p) == known for p, known in files.items()):
+            if self._is_sound(left) and all(_digest(p) == known for p, known in files.items()):
                 state, keep = left, {self._folder / _STATE, *files}
             else:
                 discarded(f"What is kept for {self.target}", "was damaged")
@@ -193,9 +215,55 @@ class Parts:
         return state
 
     def _is_sound(self, state: _State) -> bool:
-        return all(
-            len(part.counts) == self._n_classes and min(part.counts) >= 0 for part in state.parts
+        return len(state.parts) == self._n_parts and all(
+            len(part.counts) == self._n_classes and min(part.counts) >= 0
+            for part in filter(None, state.parts)
         )
+
+
+class _Dataset:
+    """A folder of Parquet files, one per part, or one per part and partition."""
+
+    def __init__(self, folder: Path, partition_by: Sequence[str], repeated: list[str]) -> None:
+        self._folder = folder
+        self._options: dict[str, Any] = {"format": "parquet", "max_partitions": _MOST_FOLDERS}
+        if partition_by:
+            by = {"partitioning": partition_by, "partitioning_flavor": "hive"}
+            self._options |= by
+            repeated = [name for name in repeated if name not in partition_by]
+        form = pyarrow.dataset.ParquetFileFormat()
+        self._options["file_options"] = form.make_write_options(use_dictionary=repeated)
+        self._n_parts = 0
+        folder.mkdir()
+
+    def write_table(self, rows: pa.Table) -> None:
+        """Write the next part."""
+        pyarrow.dataset.write_dataset(
+            rows,
+            self._folder,
+            basename_template=f"part-{self._n_parts:06d}-{{i}}.parquet",
+            existing_data_behavior="overwrite_or_ignore",
+            use_threads=False,
+            **self._options,
+        )
+        self._n_parts += 1
+
+    def close(self) -> None:
+        """Do nothing: every part is whole."""
+
+
+def _files_of(path: Path) -> Iterable[Path]:
+    """List a file, or the files and folders in a folder."""
+    return [*path.rglob("*"), path] if is_real_folder(path) else [path]
+
+
+def _digest(path: Path) -> str | None:
+    """SHA-256 of a file, or of the names and files in a folder; None where there is none."""
+    if not is_real_folder(path):
+        return digest(path)
+    files = sorted(file for file in path.rglob("*") if not is_real_folder(file))
+    lines = [f"{file.relative_to(path)} {digest(file)}" for file in files]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def _decoded(rows: pa.Table) -> pa.Table:

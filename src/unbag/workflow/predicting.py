@@ -1,44 +1,45 @@
 """Predictions for any number of rows, in bounded memory, in parts that survive a stop."""
 
+import contextlib
 import hashlib
+import itertools
 import json
 import os
+import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
+import joblib
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import torch
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 from numpy.typing import NDArray
 
 from unbag.estimator import UnbagClassifier
-from unbag.estimator.predictor import class_column, output_names
-from unbag.exceptions import NotFiniteError
+from unbag.estimator.predictor import CLASS, class_column, output_names
+from unbag.exceptions import NotFiniteError, WorkerLostError
 from unbag.files import is_real_folder
-from unbag.io import Drift, TableEncoding, TableFiles, read_rows
-from unbag.io.bag_column import BagColumn, bag_id_array
-from unbag.io.stores import AnyPath
-from unbag.io.tables import batch_rows_of
+from unbag.io import Drift
 from unbag.plain import to_plain
-from unbag.priors import ClassPriors
 from unbag.progress import RowProgress
-from unbag.validation import check_choice, invalid, shorten
+from unbag.validation import check_number, invalid, shorten
 from unbag.workflow.outputs import check_free, check_not_input, hold
-from unbag.workflow.parts import Parts, parts_folder
-from unbag.workflow.reading import load_for_files, paths_of, shares_by_class
+from unbag.workflow.parts import Parts, parts_folder, write_part
+from unbag.workflow.reading import load_for_files, shares_by_class
+from unbag.workflow.rows_to_predict import Blocks, RowsToPredict, bag_ids_of, rows_to_predict
 
 __all__ = ["PredictedFile", "predict_files"]
 
 _BATCH_ROWS = 1 << 16
 _PART_ROWS = 1 << 20  # rows after which what is done is kept
-_SUFFIXES = (".parquet", ".csv")
-_ROW = "row"
+_SUFFIXES = (".parquet", ".csv", "")
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,8 @@ def predict_files(
     images: str | os.PathLike[str] | None = None,
     where: str | None = None,
     device: str = "auto",
+    processes: int = 1,
+    partition_by: Sequence[str] = (),
     overwrite: bool = False,
     verbose: bool = False,
 ) -> PredictedFile:
@@ -98,7 +101,8 @@ def predict_files(
         Files like those of training; the column of bag ids is not needed.
     output : path
         A ``.parquet`` or ``.csv`` file, with the columns of ``key``, ``class``, and one of
-        probabilities per class, ``p_`` and its name.
+        probabilities per class, ``p_`` and its name; or, without a suffix, a new folder of Parquet
+        files, one per million rows.
     key : sequence of str
         Columns of the input that name a row; by default ``row``, its number from 0.
     prior : dict, optional
@@ -113,8 +117,14 @@ def predict_files(
         A condition that rows must meet, such as ``"year = 2024 and age >= 18"``: comparisons,
         ``in``, ``between``, ``is null``, ``and``, ``or`` and ``not``, of columns of a table.
     device : str, default="auto"
+    processes : int, default=1
+        Processes that predict, a million rows each at a time. One uses all cores already, so more
+        pay where reading and encoding take longer than the network. The output is the same.
+    partition_by : sequence of str
+        Columns of ``key``, or ``class``, whose values become folders such as ``class=yes``, where
+        the output is a folder.
     overwrite : bool, default=False
-        Replace an output that is there.
+        Replace an output file that is there.
     verbose : bool, default=False
         Show progress.
 
@@ -124,64 +134,181 @@ def predict_files(
     """
     if bag is not None and prior is not None:
         raise invalid("prior", "left out where bag is given", "both")
+    check_number("processes", processes, low=1, integer=True)
     target = Path(output)
-    check_choice("output", target.suffix.lower(), _SUFFIXES)
-    check_free("output", target, overwrite=overwrite or is_real_folder(parts_folder(target)))
+    _check_output(target, key, partition_by)
+    if not is_real_folder(parts_folder(target)):
+        _check_free(target, overwrite=overwrite)
     clf = load_for_files(model, device)
     with hold(parts_folder(target), target):
-        source = _source(clf, rows, list(key), images, where, verbose)
-        bag_ids = None if bag is None else _bag_ids(clf, rows, bag, where)
+        source = rows_to_predict(clf, rows, list(key), images, where, _BATCH_ROWS, verbose)
+        bag_ids = None if bag is None else bag_ids_of(clf, rows, bag, where)
         if prior is not None:
             prior = shares_by_class("prior", prior, clf.classes_)
         settings = [source.fingerprint, prior and list(prior.values()), probabilities, list(key)]
         settings += [] if bag is None else [bag]
-        parts = Parts(target, _fingerprint(Path(model), settings), len(clf.classes_), _PART_ROWS)
-        check_free("output", target, overwrite=overwrite or parts.rows > 0)
+        settings += [list(partition_by)] if partition_by else []
+        names = output_names(clf.classes_, source.keys.names, probabilities)
+        task = _Task(clf, source, prior, names, -(-_PART_ROWS // source.block_rows))
+        fingerprint = _fingerprint(Path(model), settings)
+        n_parts = -(-source.n_rows // task.part_rows)
+        parts = Parts(target, fingerprint, len(clf.classes_), n_parts, partition_by)
+        if not parts.rows:
+            _check_free(target, overwrite=overwrite)
         check_not_input(target, [file for file in source.files if isinstance(file, Path)])
         before = parts.rows
         try:
-            chances = {"prior": prior, "bag_ids": bag_ids}
-            _write(clf, source, chances, parts, probabilities=probabilities, verbose=verbose)
+            _write(task, bag_ids, parts, processes=processes, verbose=verbose)
         except Exception:
             if not (before or parts.has_its_name):  # an error of a new run leaves nothing
                 parts.discard()
             raise
     shares = (parts.counts / max(1, parts.rows)).tolist()
     by_class = dict(zip(map(str, clf.classes_), shares, strict=True))
-    warnings = () if source.drift is None else source.drift.messages()
-    return PredictedFile(target, parts.rows, before, by_class, warnings)
+    told = () if source.drift is None else source.drift.messages()
+    return PredictedFile(target, parts.rows, before, by_class, told)
 
 
 def _write(
-    clf: UnbagClassifier,
-    source: "_Source",
-    given: Mapping[str, Any],
-    parts: Parts,
-    *,
-    probabilities: bool,
-    verbose: bool,
+    task: "_Task", bag_ids: NDArray[Any] | None, parts: Parts, *, processes: int, verbose: bool
 ) -> None:
-    """Predict the rows that are not done yet, and make the file."""
-    header = output_names(clf.classes_, source.keys.names, probabilities)
-    n_chances = len(clf.classes_) if probabilities else 0
+    """Predict the parts that are not done yet, and make the output."""
+    source = task.source
     if parts.target.suffix.lower() == ".csv":
         _check_csv(source.keys)
-    predicted = closing(_predicted(clf, source.blocks(parts.rows), parts.rows, **given))
-    with RowProgress("predicting", verbose) as progress, closing(parts), predicted as blocks:
+    missing = parts.missing
+    if processes > 1 and len(missing) > 1:
+        done = _by_processes(task, bag_ids, parts, missing, processes)
+    else:
+        done = _by_threads(task, bag_ids, parts, missing)
+    drifts: dict[int, Drift] = {}
+    with RowProgress("predicting", verbose) as progress, closing(parts), closing(done) as results:
         progress(parts.rows, source.n_rows)
-        for keys, chances in blocks:
-            best = chances.argmax(1)
-            columns = [*keys, class_column(clf.classes_, best)]
-            columns += [pa.array(column) for column in chances.T.astype(np.float32)[:n_chances]]
-            batch = pa.record_batch(columns, names=header)
-            parts.add(batch, np.bincount(best, minlength=len(clf.classes_)))
+        for part in results:
+            parts.keep(part.number, part.file, part.counts, part.digest)
+            if part.drift is not None:
+                drifts[part.number] = part.drift
             progress(parts.rows, source.n_rows)
         parts.finish()
+    if source.drift is not None:
+        for number in sorted(drifts):
+            source.drift.add(drifts[number])
+
+
+@dataclass(frozen=True, eq=False)
+class _Done:
+    """A part that was predicted, in a file that has no place yet.
+
+    ``drift`` is what another process counted; in this one, it is in the source already.
+    """
+
+    number: int
+    file: Path
+    counts: NDArray[np.int64]
+    digest: str
+    drift: Drift | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What is to be predicted, for this process and others."""
+
+    clf: UnbagClassifier
+    source: RowsToPredict
+    prior: Mapping[Any, float] | None
+    names: list[str]  # of the columns of the output
+    part_blocks: int
+
+    @property
+    def part_rows(self) -> int:
+        """Rows of every part but the last."""
+        return self.part_blocks * self.source.block_rows
+
+    def parts(
+        self, first: int, count: int, bag_ids: NDArray[Any] | None
+    ) -> Generator[tuple[list[pa.RecordBatch], NDArray[np.int64]], None, None]:
+        """Yield batches of parts one after another, and how many rows of each class they have.
+
+        ``bag_ids`` are those of the rows from the first of these parts on.
+        """
+        start = first * self.part_rows
+        blocks = itertools.islice(self.source.blocks(start), count * self.part_blocks)
+        n_chances = len(self.names) - len(self.source.keys) - 1
+        n_classes = len(self.clf.classes_)
+        with closing(_predicted(self.clf, blocks, start, self.prior, bag_ids)) as predicted:
+            while part := list(itertools.islice(predicted, self.part_blocks)):
+                batches, counts = [], np.zeros(n_classes, dtype=np.int64)
+                for keys, chances in part:
+                    best = chances.argmax(1)
+                    counts += np.bincount(best, minlength=n_classes)
+                    columns = [*keys, class_column(self.clf.classes_, best)]
+                    columns += [pa.array(p) for p in chances.T.astype(np.float32)[:n_chances]]
+                    batches.append(pa.record_batch(columns, names=self.names))
+                yield batches, counts
+
+    def run(self, number: int, bag_ids: NDArray[Any] | None, file: Path, folder: Path) -> _Done:
+        """Predict one part in another process, and write it to a file.
+
+        ``folder`` is the current one of this process, which paths of rows may start from.
+        """
+        with contextlib.chdir(folder):
+            ((batches, counts),) = self.parts(number, 1, bag_ids)
+        return _Done(number, file, counts, write_part(file, batches), self.source.drift)
+
+
+def _by_threads(
+    task: _Task, bag_ids: NDArray[Any] | None, parts: Parts, missing: list[int]
+) -> Generator[_Done, None, None]:
+    """Predict parts in this process; those that follow one another are read in one pass."""
+    for _, group in itertools.groupby(enumerate(missing), lambda pair: pair[1] - pair[0]):
+        numbers = [number for _, number in group]
+        ids = None if bag_ids is None else bag_ids[numbers[0] * task.part_rows :]
+        with closing(task.parts(numbers[0], len(numbers), ids)) as predicted:
+            for number, (batches, counts) in zip(numbers, predicted, strict=True):
+                file = parts.scratch()
+                yield _Done(number, file, counts, write_part(file, batches))
+
+
+def _by_processes(
+    task: _Task,
+    bag_ids: NDArray[Any] | None,
+    parts: Parts,
+    missing: list[int],
+    processes: int,
+) -> Generator[_Done, None, None]:
+    """Predict parts in several processes, in any order; the cores are shared out to them."""
+
+    def calls() -> Iterator[Any]:
+        for number in missing:
+            rows = slice(number * task.part_rows, (number + 1) * task.part_rows)
+            ids = None if bag_ids is None else bag_ids[rows]
+            yield joblib.delayed(task.run)(number, ids, parts.scratch(), Path.cwd())
+
+    pool = joblib.Parallel(
+        n_jobs=min(processes, len(missing)),
+        backend="loky",
+        return_as="generator_unordered",
+        batch_size=1,
+        pre_dispatch="n_jobs",
+    )
+    results = pool(calls())
+    try:
+        yield from iter(results.__next__, None)  # not results, whose closing warns
+    except TerminatedWorkerError:
+        message = (
+            "A process that predicted was killed, perhaps for lack of memory. What is done is "
+            "kept: give the same command again, with fewer processes."
+        )
+        raise WorkerLostError(message) from None
+    finally:
+        with warnings.catch_warnings():  # of tasks that are given up, which is what is meant
+            warnings.simplefilter("ignore", UserWarning)
+            results.close()
 
 
 def _predicted(
     clf: UnbagClassifier,
-    blocks: "_Blocks",
+    blocks: Blocks,
     start: int,
     prior: Mapping[Any, float] | None,
     bag_ids: NDArray[Any] | None,
@@ -195,10 +322,11 @@ def _predicted(
     torch.set_num_threads(1)
     pool = ThreadPoolExecutor(threads)
     waiting: deque[tuple[list[pa.Array], Future[NDArray[np.float64]]]] = deque()
+    first = start
 
     def predict(X: NDArray[Any], start: int) -> NDArray[np.float64]:
         try:
-            bags = None if bag_ids is None else bag_ids[start : start + len(X)]
+            bags = None if bag_ids is None else bag_ids[start - first :][: len(X)]
             return clf.predict_proba(X, prior, bags)
         except NotFiniteError as error:  # rows of the file, not of the block
             raise NotFiniteError(tuple(start + row for row in error.rows)) from None
@@ -208,8 +336,8 @@ def _predicted(
             waiting.append((keys, pool.submit(predict, X, start)))
             start += len(X)
             if len(waiting) > threads:
-                first, chances = waiting.popleft()
-                yield first, chances.result()
+                done, chances = waiting.popleft()
+                yield done, chances.result()
         for keys, chances in waiting:
             yield keys, chances.result()
     finally:
@@ -217,131 +345,27 @@ def _predicted(
         torch.set_num_threads(threads)
 
 
-_Blocks: TypeAlias = Iterator[tuple[list[pa.Array], NDArray[Any]]]
-"""The columns that name rows, and the encoded rows."""
+def _check_output(target: Path, key: Sequence[str], partition_by: Sequence[str]) -> None:
+    if target.suffix.lower() not in _SUFFIXES:
+        allowed = "a .parquet or .csv file, or a folder of Parquet files (a name without a suffix)"
+        raise invalid("output", allowed, repr(target.name))
+    if isinstance(partition_by, str):
+        raise invalid("partition_by", "a sequence of column names", repr(partition_by))
+    if partition_by and target.suffix:
+        remedy = "give a name without a suffix."
+        raise invalid("output", "a folder where partition_by is given", target, remedy)
+    if unknown := [name for name in partition_by if name not in (*key, CLASS)]:
+        remedy = "name the column in key too."
+        raise invalid("partition_by", "columns of key, or 'class'", shorten(unknown), remedy)
 
 
-@dataclass(frozen=True, eq=False)
-class _Source:
-    """The rows to predict.
-
-    Attributes
-    ----------
-    files, fingerprint
-        Where they come from, and what tells them from others.
-    n_rows
-        How many there are.
-    keys
-        Names and types of the columns that name rows.
-    blocks
-        Gives blocks from a row on, the same blocks wherever an earlier run was stopped.
-    drift
-        Compares them with the rows of training, where these came from a table.
-    """
-
-    files: tuple[Any, ...]
-    fingerprint: str
-    n_rows: int
-    keys: pa.Schema
-    blocks: Callable[[int], _Blocks]
-    drift: Drift | None = None
-
-
-def _source(
-    clf: UnbagClassifier,
-    rows: Any,
-    key: list[str],
-    images: str | os.PathLike[str] | None,
-    where: str | None,
-    verbose: bool,
-) -> _Source:
-    paths = paths_of(rows)
-    encoding = clf.encoding_
-    is_npz = paths[0].suffix.lower() == ".npz"
-    if isinstance(encoding, TableEncoding) and not is_npz and images is None:
-        return _table_source(encoding, paths, key, where)
-    if is_npz and key:
-        raise invalid("key", "left out with an .npz file", shorten(key))
-    with RowProgress("reading rows", verbose) as progress:
-        X = read_rows(paths, images=images, encoding=encoding, where=where, progress=progress).X
-    files: tuple[Any, ...] = tuple(paths)
-    fingerprint = hashlib.sha256(np.ascontiguousarray(X).data).hexdigest()
-    keys = pa.table({_ROW: np.arange(len(X))})
-    if not is_npz:
-        table = TableFiles(paths, ids=key)
-        table.check_columns("key", key)
-        files, fingerprint = table.files, fingerprint + table.fingerprint()
-        if key:
-            keys = pa.Table.from_batches(table.batches(key)).combine_chunks()
-
-    def blocks(skip: int) -> _Blocks:
-        for start in range(skip, len(X), _BATCH_ROWS):
-            block = keys.slice(start, _BATCH_ROWS)
-            yield [column.combine_chunks() for column in block.columns], X[start:][:_BATCH_ROWS]
-
-    return _Source(files, fingerprint, len(X), keys.schema, blocks)
-
-
-def _bag_ids(clf: UnbagClassifier, rows: Any, bag: str, where: str | None) -> NDArray[Any]:
-    """Read the bag id of every row, each that of a known bag."""
-    paths = paths_of(rows)
-    if paths[0].suffix.lower() == ".npz":
-        ids = read_rows(paths, bag=bag, encoding=clf.encoding_).bag_ids
-    else:
-        table = TableFiles(paths, ids=(bag,), where=where)
-        column = BagColumn(table, bag)
-        for batch in table.batches([bag]):
-            column.update(batch.column(0))
-        ids = bag_id_array(*column.collected(), from_text=table.is_csv)
-    assert ids is not None
-    (clf.priors_ if clf.priors is None else ClassPriors.of(clf.priors)).encode(ids)
-    return ids
-
-
-def _table_source(
-    encoding: TableEncoding, paths: list[AnyPath], key: list[str], where: str | None
-) -> _Source:
-    # A key that is also a feature is read as in training.
-    ids = [name for name in key if name not in encoding.columns]
-    table = TableFiles(paths, text=encoding.text_columns, ids=ids, where=where)
-    table.check_columns("key", key)
-    encoding.check_schema(table.schema)
-    names = list(dict.fromkeys([*encoding.columns, *key]))
-    size = min(_BATCH_ROWS, batch_rows_of(max(len(names), encoding.n_features)))
-    drift = Drift(encoding)
-
-    def blocks(skip: int) -> _Blocks:
-        for block in _rebatched(table.batches(names, batch_rows=size, skip_rows=skip), size):
-            numbers = pa.array(np.arange(skip, skip + len(block)))
-            yield (
-                [block.column(name) for name in key] or [numbers],
-                encoding.transform(block, drift),
-            )
-            skip += len(block)
-
-    keys = [table.schema.field(name) for name in key] or [pa.field(_ROW, pa.int64())]
-    schema = pa.schema(keys)
-    return _Source(table.files, table.fingerprint(), table.n_rows, schema, blocks, drift)
-
-
-def _rebatched(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
-    """Cut batches anew, all of one size but the last: rounding may depend on the place of a row."""
-    waiting: list[pa.RecordBatch] = []
-    count = 0
-    for batch in batches:
-        waiting.append(batch)
-        count += len(batch)
-        while count >= size:
-            block = _joined(waiting)
-            rest = block.slice(size)
-            yield block.slice(0, size)
-            waiting, count = [rest], len(rest)
-    if count:
-        yield _joined(waiting)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+def _check_free(target: Path, *, overwrite: bool) -> None:
+    """Refuse an output that is there; a folder with files in it is never replaced."""
+    if target.suffix or not is_real_folder(target):
+        check_free("output", target, overwrite=overwrite)
+    elif any(target.iterdir()):
+        got = f"{target}, a folder with files"
+        raise invalid("output", "a new folder", got, "choose another path, or remove it.")
 
 
 def _check_csv(keys: pa.Schema) -> None:

@@ -211,7 +211,8 @@ def test_tables_of_a_record(tmp_path):
 
 def test_the_split_is_that_of_the_hashes(monkeypatch):
     monkeypatch.undo()
-    build, judge = bagged_tables.SPLIT.values()
-    order = sorted(bagged_tables._TABLES, key=bagged_tables._by_hash)
-    assert [*build, *judge] == order
-    assert (build[0], build[12], judge[0], len(judge)) == ("oj", "spambase", "wa_churn", 15)
+    build, judge, later = bagged_tables.SPLIT.values()
+    assert list(build) == sorted(bagged_tables._TO_BUILD, key=bagged_tables._by_hash)
+    assert [*judge, *later] == sorted(bagged_tables._NEW, key=bagged_tables._by_hash)
+    assert not {*build} & {*judge, *later}
+    assert (build[0], judge[0], len(judge), later[0]) == ("oj", "segment", 15, "prenatal")

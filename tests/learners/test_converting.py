@@ -70,10 +70,22 @@ def test_what_tensors_cannot_express_stays_as_it_is(learner):
 
 
 @pytest.mark.parametrize("y", [THREE, TWO], ids=["three", "two"])
-@pytest.mark.parametrize(("library", "name"), [("lightgbm", "LGBM"), ("xgboost", "XGB")])
-def test_boosted_trees_of_other_libraries(library, name, y):
+@pytest.mark.parametrize(
+    ("library", "name", "options"),
+    [
+        ("lightgbm", "LGBM", {"verbosity": -1}),
+        ("xgboost", "XGB", {"verbosity": 0}),
+        ("catboost", "CatBoost", {"verbose": 0, "allow_writing_files": False}),
+        (
+            "catboost",
+            "CatBoost",
+            {"verbose": 0, "allow_writing_files": False, "loss_function": "MultiClass"},
+        ),
+    ],
+)
+def test_boosted_trees_of_other_libraries(library, name, options, y):
     kind = getattr(pytest.importorskip(library), f"{name}Classifier")
-    module, difference = compare(kind(n_estimators=5, verbosity=-1 * (name == "LGBM")), y)
+    module, difference = compare(kind(n_estimators=5, **options), y)
     assert not isinstance(module, LearnerModel)
     assert difference < 1e-6
 
@@ -85,3 +97,10 @@ def test_missing_values_go_where_the_trees_send_them():
         fitted, classes = fit_learner(learner, x, TWO, np.ones(len(x)), 0, 7)
         module = as_module(fitted, classes, K, x)
         assert not isinstance(module, LearnerModel)
+
+
+def test_trees_of_catboost_that_are_not_symmetric_stay_as_they_are():
+    options = {"verbose": 0, "allow_writing_files": False, "grow_policy": "Depthwise"}
+    kind = pytest.importorskip("catboost").CatBoostClassifier
+    module, _ = compare(kind(n_estimators=3, **options), THREE)
+    assert isinstance(module, LearnerModel)

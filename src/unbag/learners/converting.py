@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,8 +21,8 @@ __all__ = ["STORED", "as_module"]
 _Classes = NDArray[np.int64]
 STORED = (
     "RandomForest, ExtraTrees, GradientBoosting, HistGradientBoosting (without categories), "
-    "DecisionTree, LogisticRegression or MLP of scikit-learn, LightGBM or XGBoost, or a Pipeline "
-    "of scalers and one of these"
+    "DecisionTree, LogisticRegression or MLP of scikit-learn, LightGBM, XGBoost or CatBoost, or a "
+    "Pipeline of scalers and one of these"
 )
 _COMPARED_ROWS, _TOLERANCE = 1000, 1e-4  # of a learner and its tensors, in probabilities
 _SCALERS = ("MaxAbsScaler", "MinMaxScaler", "RobustScaler", "StandardScaler")
@@ -146,6 +148,46 @@ def _xgboost(learner: Any, classes: _Classes, k: int) -> nn.Module:
     return TreeEnsemble.of(trees, _baseline(start, classes, k))
 
 
+def _catboost(learner: Any, classes: _Classes, k: int) -> nn.Module | None:
+    """Make trees of its symmetric ones, which compare one feature per level."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "model.json"
+        learner.save_model(str(file), format="json")
+        model = json.loads(file.read_text(encoding="utf-8"))
+    scale, bias = model["scale_and_bias"]
+    columns = classes if len(bias) == len(classes) else logit_columns(classes)
+    missing_right = [
+        feature["nan_value_treatment"] == "AsTrue"
+        for feature in model["features_info"].get("float_features", [])
+    ]
+    trees = []
+    for each in model.get("oblivious_trees", []):
+        splits = each["splits"][::-1]  # the last one tells the half of the leaves
+        if any(split["split_type"] != "FloatFeature" for split in splits):
+            return None
+        inner = np.arange(2 ** len(splits) - 1)
+        level = [split for depth, split in enumerate(splits) for _ in range(2**depth)]
+        feature = np.array([split["float_feature_index"] for split in level], dtype=np.int64)
+        leaves = scale * np.reshape(each["leaf_values"], (len(inner) + 1, -1)) @ np.eye(k)[columns]
+        no_child = np.full(len(leaves), -1)
+        trees.append(
+            Tree(
+                np.append(feature, 0 * no_child),
+                np.append([split["border"] for split in level], 0.0 * no_child),
+                np.append(2 * inner + 1, no_child),
+                np.append(2 * inner + 2, no_child),
+                np.concatenate([np.zeros((len(inner), k)), leaves]),
+                np.append(~np.take(missing_right, feature), no_child == 0),
+            )
+        )
+    if not trees:
+        return None
+    baseline = np.full(k, UNSEEN)
+    baseline[classes] = 0.0
+    baseline[columns] = bias
+    return TreeEnsemble.of(trees, baseline)
+
+
 def _tree(root: Any, split: Callable[[Any], Any], leaf: str, column: int, k: int) -> Tree:
     """Make a tree of nested nodes; ``split`` tells what a node compares, None for a leaf."""
     nodes: list[list[Any]] = []  # feature, threshold, left, right, missing left, value
@@ -182,6 +224,7 @@ def _mlp(learner: Any, classes: _Classes, k: int) -> nn.Module:
 
 
 _CONVERTERS: dict[str, Callable[[Any, _Classes, int], nn.Module | None]] = {
+    "CatBoostClassifier": _catboost,
     "DecisionTreeClassifier": _forest,
     "ExtraTreesClassifier": _forest,
     "GradientBoostingClassifier": _gradient_boosting,

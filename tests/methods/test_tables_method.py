@@ -12,7 +12,8 @@ import unbag
 from unbag.evaluation import label_free_accuracy
 from unbag.exceptions import InvalidInputError
 from unbag.methods import Job, Tables, fit_many
-from unbag.methods.table_fitting import TableFitting, out_of_bag
+from unbag.methods.soft_learners import Boosting, Forest, SoftRows, out_of_bag
+from unbag.methods.table_fitting import TableFitting
 from unbag.training import TestSet
 
 K = 3
@@ -113,14 +114,15 @@ def test_weights_of_rows_count():
 
 def test_soft_labels_have_the_shares_of_the_bags(monkeypatch):
     seen = []
-    inner = TableFitting._forest
+    inner = Forest._grow
     monkeypatch.setattr(
-        "unbag.methods.table_fitting.TableFitting._forest",
+        Forest,
+        "_grow",
         lambda self, targets, number: (seen.append(targets), inner(self, targets, number))[1],
     )
     bags = bags_of()
     fit_one(bags)
-    assert len(seen) == 2
+    assert len(seen) == 3  # two rounds and the last forest
     for targets in seen:
         for m in range(len(THETA)):
             mean = targets[bags.bag_index == m].mean(0)
@@ -241,25 +243,74 @@ def test_auto_takes_networks_where_something_about_them_is_asked_for():
         assert chosen(dataclasses.replace(job, **change))[0].name == "crossfit"
 
 
-def test_networks_are_weighed_against_the_forest_by_the_bags_of_rows():
+def test_models_are_weighed_by_the_bags_of_unseen_rows():
     bags = bags_of()
     fitting = TableFitting(SMALL, Job(bags, seed=1))
     right = np.log(np.full((bags.n_rows, K), 0.1) + 0.7 * np.eye(K)[bags.labels])
     blind = np.log(np.tile(bags.pooled_prior, (bags.n_rows, 1)))
-    fold = fitting._folds(1)
 
-    def weight(networks, forest):
-        base = fit_one(bags, "prop", epochs=1)
-        fits = [dataclasses.replace(base, logits=networks[fold == f]) for f in np.unique(fold)]
-        return fitting._weight_of_networks(fits, forest)
+    def weight(**unseen):
+        return fitting._weights(unseen)["one"]
 
-    assert weight(right, blind) > 0.99
-    assert weight(blind, right) < 0.01
-    assert weight(3 * right, right) == pytest.approx(0.5, abs=0.1)  # sharpness does not count
+    assert weight(one=right, other=blind) > 0.99
+    assert weight(one=blind, other=right) < 0.01
+    assert weight(one=3 * right, other=right) == pytest.approx(0.5, abs=0.1)  # not by sharpness
+
+
+def test_networks_are_given_up_where_the_first_is_worse_than_the_learners():
+    bags = bags_of()
+    fitting = TableFitting(SMALL, Job(bags, seed=1))
+    targets, first = (
+        np.eye(K, dtype=np.float32)[bags.labels],
+        bags.labels[fitting.rows.folds(1) == 0],
+    )
+    blind = np.log(np.tile(bags.pooled_prior, (bags.n_rows, 1)))
+    right = np.log(0.1 + 0.7 * np.eye(K)[bags.labels])
+    base = fit_one(bags, "prop", epochs=1)
+
+    def n_trained(logits, others):
+        training = fitting._train_networks(targets, others)
+        (replica,) = next(training)
+        assert len(replica.predicted.X) == len(first)
+        return 1 + len(training.send([dataclasses.replace(base, logits=logits)]))
+
+    assert n_trained(np.log(0.1 + 0.7 * np.eye(K)[first]), blind) == 5
+    with pytest.raises(StopIteration):  # no others
+        n_trained(blind[: len(first)], right)
+
+
+def test_many_rows_stand_for_one_class_each(monkeypatch):
+    monkeypatch.setattr("unbag.methods.soft_learners._MANY_ROWS", 300)
+    bags = bags_of(3000)
+    rows = SoftRows(Job(bags), np.asarray(bags.X, dtype=np.float64))
+    soft = np.random.default_rng(0).dirichlet([1, 2, 0.5], bags.n_rows).astype(np.float32)
+    x, label, weight = rows.once_per_class(soft, np.arange(bags.n_rows), 0)
+    assert len(x) == len(label) == bags.n_rows
+    np.testing.assert_array_equal(weight, 1)
+    np.testing.assert_allclose(np.bincount(label) / bags.n_rows, soft.mean(0), atol=0.03)
+    assert np.unique(rows.folds(0)).tolist() == [0, 1]
+    _, other, _ = rows.once_per_class(soft, np.arange(bags.n_rows), 1)
+    assert (label != other).mean() > 0.2
+    few, _, parts = rows.once_per_class(soft, np.arange(100), 0)
+    assert len(few) > 200  # once per class
+    assert parts.sum() == pytest.approx(100, abs=1)
+    certain = np.tile(np.float32([1, 0, 0]), (bags.n_rows, 1))
+    assert len(np.unique(rows.once_per_class(certain, np.arange(bags.n_rows), 0)[1])) == K
+
+
+def test_folds_are_predicted_by_models_that_did_not_see_them():
+    bags = bags_of()
+    q = np.eye(K, dtype=np.float32)[np.random.default_rng(0).permutation(bags.labels)]
+    rows = SoftRows(Job(bags), np.asarray(bags.X, dtype=np.float64))
+    log_p = Boosting(rows, 50).unseen(q, 0)
+    assert (log_p.argmax(1) == q.argmax(1)).mean() < 0.6  # noise, which it has not memorised
+    model = Boosting(rows, 50).last(q, 0)
+    with torch.no_grad():
+        assert (model(torch.as_tensor(rows.x)).numpy().argmax(1) == q.argmax(1)).mean() > 0.75
 
 
 @pytest.mark.parametrize(
-    ("learner", "last"), [(None, "networks (7 of 7)"), ("linear", "last linear (6 of 6)")]
+    ("learner", "last"), [(None, "networks (9 of 9)"), ("linear", "last linear (6 of 6)")]
 )
 def test_progress_tells_what_is_done_and_how_much_is_left(learner, last, monkeypatch):
     shown, numbered = [], TableFitting._numbered

@@ -13,7 +13,14 @@ from scipy.special import log_softmax, softmax
 from unbag.methods.evidence import Slope, evidence_weights
 from unbag.tabular import Features, ShareModels
 
-__all__ = ["BagData", "SharePath", "fit_path", "mix_paths", "slope_of_paths"]
+__all__ = [
+    "BagData",
+    "SharePath",
+    "fit_path",
+    "mix_paths",
+    "predict_left_out",
+    "slope_of_paths",
+]
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
@@ -218,28 +225,35 @@ def mix_paths(paths: Sequence[SharePath], shares: _Floats, n_columns: int) -> Sh
     return model
 
 
+def predict_left_out(paths: Sequence[SharePath], data: BagData) -> _Floats:
+    """Log-probabilities of rows by mixtures of models that had not seen their bags: (n, K).
+
+    Rows of each fold of bags are predicted with weights from the gains of the other folds, so that
+    choosing among many candidates is no advantage.
+    """
+    gains = _with_constant(np.concatenate([path.gains for path in paths]))
+    left_out = np.concatenate([path.left_out for path in paths])
+    log_p = np.empty(left_out.shape[1:])
+    for fold in range(data.n_folds):
+        rows = (data.fold == fold)[data.bag_index]
+        weights = evidence_weights(gains[:, data.fold != fold])
+        mixed = np.tensordot(weights[:-1], left_out[:, rows], 1)
+        constant = np.log(data.shares_without(fold))
+        log_p[rows] = log_softmax(mixed + weights[-1] * constant, axis=1)
+    return log_p
+
+
 def slope_of_paths(paths: Sequence[SharePath], data: BagData) -> Slope:
     r"""Slope of the shares of bags that were left out on those that the mixture predicts for them.
 
     Both are less the shares of the other bags, and by class in units of :math:`\sqrt{p_k}`. The
     variance of a bag is that of its rows and of its shares, and one that all bags have in common:
     how far their shares differ beyond the first. So a bag of many rows does not decide alone.
-    Rows of each fold of bags are predicted with weights from the gains of the other folds, so that
-    choosing among many candidates is no advantage.
     """
-    gains = _with_constant(np.concatenate([path.gains for path in paths]))
-    left_out = np.concatenate([path.left_out for path in paths])
-    observed, predicted = np.zeros_like(data.theta), np.zeros_like(data.theta)
-    for fold in range(data.n_folds):
-        unseen, rows = data.select(data.fold == fold)
-        constant = data.shares_without(fold)
-        weights = evidence_weights(gains[:, data.fold != fold])
-        log_p = np.tensordot(weights[:-1], left_out[:, rows], 1) + weights[-1] * np.log(constant)
-        shares = unseen.mean() @ softmax(log_p, axis=1)
-        observed[data.fold == fold] = unseen.theta - constant
-        predicted[data.fold == fold] = shares - constant
+    without = np.stack([data.shares_without(fold) for fold in range(data.n_folds)])[data.fold]
+    shares = data.mean() @ np.exp(predict_left_out(paths, data))
     bags, by_rows = data.judging, 1 / data.information[data.judging]
-    y, x = observed[bags] / data.units, predicted[bags] / data.units
+    y, x = (data.theta - without)[bags] / data.units, (shares - without)[bags] / data.units
     between = max(0.0, float(((y**2).sum(1) / max(y.shape[1] - 1, 1) - by_rows).mean()))
     return Slope.of(y, x, by_rows + between)
 

@@ -1,6 +1,6 @@
-"""The steps of ``tables`` for one job: models of shares, rounds of forests, last models, trust."""
+"""The steps of ``tables`` for one job: models of shares, rounds of learners, last models, trust."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -8,17 +8,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import log_softmax
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
 from torch import nn
 
 from unbag.evaluation import error_table
-from unbag.identity import identify
-from unbag.learners import LearnerModel, as_module, fit_learner
 from unbag.methods.base import Task, Trainings
 from unbag.methods.evidence import evidence_weights
 from unbag.methods.job import Job
 from unbag.methods.posterior import balanced_posterior, describe_gains, log_gains, row_ratios
-from unbag.methods.share_models import BagData, SharePath, fit_path, mix_paths, slope_of_paths
+from unbag.methods.share_models import (
+    BagData,
+    SharePath,
+    fit_path,
+    mix_paths,
+    predict_left_out,
+    slope_of_paths,
+)
 from unbag.methods.single import MatchedLikelihood
 from unbag.methods.soft_labels import (
     MIXUP_NUMBERS,
@@ -26,38 +30,30 @@ from unbag.methods.soft_labels import (
     soft_epochs,
     soft_weight_decay,
 )
+from unbag.methods.soft_learners import Boosting, Forest, GivenLearner, SoftLearner, SoftRows
 from unbag.models import build_model
 from unbag.priors import prior_shift
 from unbag.tabular import FEATURES, Features, Networks, TabularModel
 from unbag.training import Fit, Replica
-from unbag.trees import TreeEnsemble
 
 if TYPE_CHECKING:
     from unbag.methods.tables import Tables
 
-__all__ = ["TableFitting", "out_of_bag"]
+__all__ = ["TableFitting"]
 
 _Floats = NDArray[np.float64]
-_LEAF_ROWS = 3
-_SHARPENING = 1.5  # a forest regresses to the mean
-_BOOSTING: dict[str, Any] = {
-    "learning_rate": 0.08,
-    "max_leaf_nodes": 15,
-    "l2_regularization": 1.0,
-    "early_stopping": False,
-}
-_FOLDS = 5  # of rows, for learners and networks, which have no predictions out of bag
+_Networks = Generator[list[Replica], list[Any], list[Fit]]
 # Longest stages so far that further models of shares and a forest need: of 20,000 and 100,000 rows
 # they take five to eight times, and a forest six to ten times, as long as the linear models.
 _TIME_NEEDED = 15.0
-_LEAST_LABEL = 0.02  # soft labels below it are left out where rows stand once per class
 _NETWORK: dict[str, Any] = {"depth": 3, "width": 128}
 _NETWORK_RATE = 1e-3
 _SHARPNESSES = (0.5, 0.7, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
-_LEAST_WEIGHT = 0.01  # of networks, below which they are left out
+_LEAST_FIRST_WEIGHT = 0.5  # of the first network on its fold, below which there are no others
+_LEAST_WEIGHT = 0.01  # of a part, below which it is left out
 _LEAST_TRUST = 0.5  # below which the answer is mostly constant
 _SMALLEST_SHARE = 1e-9
-_LEAST_CHANCE = 1e-4  # a class that no leaf has seen is unlikely, not impossible
+_NAMES = {"shares": "models of shares", "networks": "networks"}
 
 
 class TableFitting:
@@ -78,8 +74,15 @@ class TableFitting:
             None if job.noisy_shares is None else job.noisy_shares.noise,
         )
         self.shares = np.maximum(job.pooled_prior, _SMALLEST_SHARE)
-        self.forest: RandomForestRegressor | None = None
-        self.objectives: list[float] = []  # cross-entropy of soft labels out of bag, by round
+        self.ratios = row_ratios(job.rows, job.pooled_prior)
+        self.rows = SoftRows(job, self.x)
+        self.learners: list[SoftLearner]
+        if settings.learner is None:
+            self.learners = [kind(self.rows, settings.trees) for kind in (Forest, Boosting)]
+        else:
+            self.learners = [GivenLearner(self.rows, settings.trees, settings.learner)]
+        self.unseen: dict[str, _Floats] = {}  # log-probabilities of the last round, by learner
+        self.objectives: list[float] = []  # cross-entropy of soft labels of unseen rows, by round
 
     def trainings(self) -> Trainings:
         """Yield tasks, receive their results, return the fit."""
@@ -91,38 +94,42 @@ class TableFitting:
         shares = mix_paths(paths, self.shares, self.x.shape[1])
         with torch.no_grad():
             log_eta = shares(torch.as_tensor(self.x)).numpy()
-        trust, targets, out_of_bag = 0.0, self._targets(log_eta), log_eta
+        trust, targets = 0.0, self._targets(log_eta)
         for number in range(self.settings.rounds):
-            (learned,) = yield [self._round(targets, number)]
-            if learned is None:  # the time is up
+            # The first round learns from a guess, for which one learner is enough.
+            learners = self.learners if number else self.learners[:1]
+            results = yield [self._round(learner, targets, number) for learner in learners]
+            if results[0] is None:  # the time is up
                 break
-            out_of_bag = learned
-            self.objectives.append(float(-(targets * out_of_bag).sum(1).mean()))
+            self.unseen = _known(learners, results)
+            mixed = self._mix(self.unseen)
+            self.objectives.append(float(-(targets * mixed).sum(1).mean()))
             if number == 0:
-                trust = self._trust(paths, out_of_bag)
-            sharper = _SHARPENING * out_of_bag - (_SHARPENING - 1) * np.log(self.shares)
-            if number + 1 < self.settings.rounds:
-                targets = self._targets(log_softmax(sharper, axis=1))
-        parts: dict[str, nn.Module] = {"shares": shares}
-        weight = 0.0
+                trust = self._trust(paths, mixed)
+            targets = self._targets(mixed)
+        learners = [learner for learner in self.learners if learner.part in self.unseen]
+        learned = yield [self._last(learner, targets) for learner in learners]
+        learned = [
+            learner.earlier() if module is None else module
+            for learner, module in zip(learners, learned, strict=True)
+        ]
+        parts: dict[str, nn.Module] = _known(learners, learned)
+        unseen = {name: self.unseen[name] for name in parts}
+        if paths and self.data.judging.all():
+            parts["shares"] = shares
+            unseen["shares"] = predict_left_out(paths, self.data)
         if self.settings.learner is None:
-            (parts["forest"],) = yield [Task("forest as tensors", self._last_forest)]
-            (boosting,) = yield [self._task("boosted trees", lambda: self._boosting(targets), 1.0)]
-            if boosting is not None:
-                parts["boosting"] = boosting
-            fits = yield self._networks(targets)
-            if not any(fit is None or fit.diverged for fit in fits):
-                weight = self._weight_of_networks(fits, out_of_bag)
-        else:
-            (parts["learner"],) = yield [
-                self._task(f"last {self._learner_name}", lambda: self._last(targets))
-            ]
-        weights = [(1 - weight) / len(parts)] * len(parts)
-        if weight >= _LEAST_WEIGHT:
-            parts["networks"] = Networks([fit.module for fit in fits])
-            weights.append(weight)
-        model = TabularModel(parts, [w / sum(weights) for w in weights], self.shares, trust).eval()
-        return self._fit(model, self._describe(parts, out_of_bag))
+            fits = yield from self._train_networks(targets, mixed)
+            if fits:
+                parts["networks"] = Networks([fit.module for fit in fits])
+                unseen["networks"] = self._join(fits)
+        weights = self._weights(unseen)
+        used = {name: weight for name, weight in weights.items() if weight >= _LEAST_WEIGHT}
+        parts = {name: parts[name] for name in used}
+        total = sum(used.values())
+        mixing = [weight / total for weight in used.values()]
+        model = TabularModel(parts, mixing, self.shares, trust).eval()
+        return self._fit(model, self._describe(parts))
 
     # ------------------------------------------------------------------------- the parts
 
@@ -146,23 +153,39 @@ class TableFitting:
             noisy=self.job.noisy_shares,
         )
 
-    def _round(self, targets: NDArray[np.float32], number: int) -> Task:
-        """Predict every row by a learner that was not trained on it."""
-        if self.settings.learner is None:
-            run = self._forest(targets, number)
-            return self._task(f"forest {number + 1}", run, float(number > 0))
+    def _round(self, learner: SoftLearner, targets: NDArray[np.float32], number: int) -> Task:
+        """Predict every row by models that were not trained on it."""
+        run = lambda: log_softmax(learner.unseen(targets, number), axis=1)  # noqa: E731
+        is_new = learner.part not in self.unseen
+        needed = 0.0 if number == 0 else learner.time_needed if is_new else 1.0
+        return self._task(f"{learner.name}, round {number + 1}", run, needed)
 
-        def by_folds() -> _Floats:
-            fold = self._folds(self.job.seed, number)
-            log_p = np.empty(targets.shape)
-            for left_out in np.unique(fold):
-                rows = np.flatnonzero(fold != left_out)
-                learner = LearnerModel(*self._learn(targets, rows), targets.shape[1])
-                log_p[fold == left_out] = learner(torch.as_tensor(self.x[fold == left_out]))
-            return log_p
+    def _last(self, learner: SoftLearner, targets: NDArray[np.float32]) -> Task:
+        """Learn the last soft labels from all rows."""
+        number = len(self.objectives)
+        needed = float(self.settings.learner is None)  # one that is given must be learned
+        return self._task(f"last {learner.name}", lambda: learner.last(targets, number), needed)
 
-        name = f"{self._learner_name}, round {number + 1}"
-        return self._task(name, by_folds, float(number > 0))
+    def _mix(self, unseen: Mapping[str, _Floats]) -> _Floats:
+        """Mix the predictions of learners, sharpened, by their weights: (n, K)."""
+        weights = self._weights(unseen)
+        total = np.zeros_like(next(iter(unseen.values())))
+        for learner in self.learners:
+            if learner.part in unseen:
+                s = learner.sharpening
+                sharp = log_softmax(
+                    s * unseen[learner.part] - (s - 1) * np.log(self.shares), axis=1
+                )
+                total += weights[learner.part] * sharp
+        return np.asarray(log_softmax(total, axis=1))
+
+    def _weights(self, unseen: Mapping[str, _Floats]) -> dict[str, float]:
+        """Weights by the likelihood of the bags of unseen rows, each model at its best sharpness.
+
+        Without it, a model would lose for how sure it is, and forests regress to the mean.
+        """
+        gains = np.stack([self._best_gains(log_p) for log_p in unseen.values()])
+        return dict(zip(unseen, evidence_weights(gains).tolist(), strict=True))
 
     def _task(self, name: str, run: Callable[[], Any], time_needed: float = 0.0) -> Task:
         """Describe the next task, with its number among all stages."""
@@ -170,77 +193,30 @@ class TableFitting:
 
     def _numbered(self, name: str) -> str:
         self.n_begun += 1
-        lasts = 2 if self.settings.learner is None else 1
-        return f"{name} ({self.n_begun} of {len(FEATURES) + self.settings.rounds + lasts})"
+        count = len(self.learners)
+        rounds = 1 + (self.settings.rounds - 1) * count
+        networks = int(self.settings.learner is None)
+        return f"{name} ({self.n_begun} of {len(FEATURES) + rounds + count + networks})"
 
-    def _folds(self, *seed: int) -> NDArray[np.int64]:
-        """Divide rows in folds; equal rows go together."""
-        record = identify(self.job.rows.source, self.job.rows.rows)
-        order = np.random.default_rng(seed).permutation(int(record.max()) + 1)
-        return np.asarray((order % _FOLDS)[record])
+    def _train_networks(self, targets: NDArray[np.float32], mixed: _Floats) -> _Networks:
+        """Train a network per fold, if the first does as well on its fold as the learners do."""
+        fold = self.rows.folds(self.job.seed)
+        replicas = self._networks(targets, fold)
+        fits: list[Any] = yield replicas[:1]
+        if _have_failed(fits):
+            return []
+        rows = fold == 0
+        gains = [self._best_gains(log_p, rows) for log_p in (fits[0].logits, mixed[rows])]
+        if evidence_weights(np.stack(gains))[0] < _LEAST_FIRST_WEIGHT:
+            return []
+        others = yield replicas[1:]
+        return [] if _have_failed(others) else [*fits, *others]
 
-    @property
-    def _learner_name(self) -> str:
-        learner = self.settings.learner
-        return learner if isinstance(learner, str) else type(learner).__name__
-
-    def _learn(
-        self, targets: NDArray[np.float32], rows: NDArray[np.int64]
-    ) -> tuple[Any, NDArray[np.int64]]:
-        """Fit the given learner to soft labels of some rows; return it with its classes."""
-        x, label, weight = self._once_per_class(targets, rows)
-        settings = self.settings
-        return fit_learner(settings.learner, x, label, weight, self.job.seed, settings.trees)
-
-    def _last(self, targets: NDArray[np.float32]) -> nn.Module:
-        """Fit the given learner to all rows, as tensors where it has any."""
-        learner, classes = self._learn(targets, np.arange(len(targets)))
-        return as_module(learner, classes, targets.shape[1], self.x)
-
-    def _once_per_class(
-        self, targets: NDArray[np.float32], rows: NDArray[np.int64]
-    ) -> tuple[_Floats, NDArray[np.int64], _Floats]:
-        """Repeat rows once per class, with the soft label as the weight."""
-        soft, k = targets[rows], targets.shape[1]
-        weight = np.ones(len(rows)) if self.job.weight is None else self.job.weight[rows]
-        row, label = np.divmod(np.flatnonzero(soft.ravel() > _LEAST_LABEL), k)
-        if len(np.unique(label)) < 2:  # nothing to tell apart
-            row, label = np.divmod(np.arange(soft.size), k)
-        return self.x[rows[row]], label, weight[row] * soft[row, label]
-
-    def _forest(self, targets: NDArray[np.float32], number: int) -> Callable[[], _Floats]:
-        def run() -> _Floats:
-            """Grow a forest, and return its log-probabilities out of bag (n, K)."""
-            self.forest = RandomForestRegressor(
-                self.settings.trees,
-                min_samples_leaf=_LEAF_ROWS,
-                max_features="sqrt",
-                n_jobs=-1,
-                random_state=self.job.seed + number,
-            ).fit(self.x, targets, self.job.weight)
-            return out_of_bag(self.forest, self.x, targets)
-
-        return run
-
-    def _last_forest(self) -> TreeEnsemble:
-        """Turn the forest of the last round to tensors, where it was grown."""
-        return TreeEnsemble.from_forest(self.forest)
-
-    def _boosting(self, targets: NDArray[np.float32]) -> TreeEnsemble:
-        """Boost trees on the soft labels."""
-        x, label, weight = self._once_per_class(targets, np.arange(len(targets)))
-        model = HistGradientBoostingClassifier(
-            max_iter=self.settings.trees, random_state=self.job.seed, **_BOOSTING
-        )
-        model.fit(x, label, sample_weight=weight)
-        return TreeEnsemble.from_boosting(model, targets.shape[1])
-
-    def _networks(self, targets: NDArray[np.float32]) -> list[Replica]:
+    def _networks(self, targets: NDArray[np.float32], fold: NDArray[np.int64]) -> list[Replica]:
         """Describe one network per fold of the rows, which learns from the other folds."""
         job, bags = self.job, self.job.rows
         n, k = targets.shape
         stage = self._numbered("networks")
-        fold = self._folds(job.seed)
         trained = [np.flatnonzero(fold != number) for number in np.unique(fold)]
         batch = soft_batch_size(n, min(map(len, trained)))
         return [
@@ -269,21 +245,18 @@ class TableFitting:
             for number, rows in enumerate(trained)
         ]
 
-    def _weight_of_networks(self, fits: list[Fit], out_of_bag: _Floats) -> float:
-        """Weight of the networks by the likelihood of bags, each model at its best sharpness.
-
-        A forest regresses to the mean, so that without this sharpness networks would win.
-        """
-        log_p = np.empty_like(out_of_bag)
-        fold = self._folds(self.job.seed)
-        for number, fit in zip(np.unique(fold), fits, strict=True):
+    def _join(self, fits: list[Fit]) -> _Floats:
+        """Join the predictions of all folds by networks that were not trained on them: (n, K)."""
+        fold = self.rows.folds(self.job.seed)
+        log_p = np.empty((len(fold), len(self.shares)))
+        for number, fit in enumerate(fits):
             log_p[fold == number] = log_softmax(fit.logits, axis=1)
-        gains = [self._best_gains(log_eta) for log_eta in (log_p, out_of_bag)]
-        return float(evidence_weights(np.stack(gains))[0])
+        return log_p
 
-    def _best_gains(self, log_eta: _Floats) -> _Floats:
-        sharpened = (t * log_eta - (t - 1) * np.log(self.shares) for t in _SHARPNESSES)
-        return max((self._gains(log_softmax(e, axis=1)) for e in sharpened), key=np.mean)
+    def _best_gains(self, log_p: _Floats, rows: Any = slice(None)) -> _Floats:
+        """Gains of rows at the sharpness at which their bags are likeliest."""
+        sharpened = (t * log_p - (t - 1) * np.log(self.shares) for t in _SHARPNESSES)
+        return max((self._gains(log_softmax(e, axis=1), rows) for e in sharpened), key=np.mean)
 
     def _trust(self, paths: list[SharePath], out_of_bag: _Floats) -> float:
         """How far to go from constant shares to the model, by bags left out; and say so.
@@ -310,19 +283,20 @@ class TableFitting:
         self.verdict = f"{judges} that were left out {word}, so its predictions {use}."
         return trust
 
-    def _gains(self, log_eta: _Floats) -> _Floats:
+    def _gains(self, log_eta: _Floats, rows: Any = slice(None)) -> _Floats:
         """Logarithm of how much likelier the bag of every row is than by its size: (n,)."""
-        return log_gains(log_eta, row_ratios(self.job.rows, self.job.pooled_prior))
+        return log_gains(log_eta, self.ratios[rows])
 
     # -------------------------------------------------------------------------- the fit
 
-    def _describe(self, parts: dict[str, nn.Module], out_of_bag: _Floats) -> str:
+    def _describe(self, parts: Iterable[str]) -> str:
         n_rounds = len(self.objectives)  # fewer than the settings say where the time was up
-        rounds = "1 forest" if n_rounds == 1 else f"{n_rounds} forests"
-        gains = describe_gains(self._gains(out_of_bag))
-        trees = f"{rounds} and boosted trees" if "boosting" in parts else rounds
-        learned = trees if self.settings.learner is None else self._learner_name
-        return f"Trained with models of shares, {learned}. {self.verdict} {gains}"
+        rounds = "1 round" if n_rounds == 1 else f"{n_rounds} rounds"
+        gains = describe_gains(self._gains(self._mix(self.unseen)))
+        names = _NAMES | {learner.part: learner.name for learner in self.learners}
+        *first, last = (names[part] for part in parts)
+        listed = f"{', '.join(first)} and {last}" if first else last
+        return f"Trained in {rounds}; it predicts by {listed}. {self.verdict} {gains}"
 
     def _fit(self, model: TabularModel, reason: str) -> Fit:
         job, n = self.job, len(self.objectives)
@@ -347,20 +321,14 @@ class TableFitting:
         return replace(fit, history=history | _final_errors(job, model, n))
 
 
-def out_of_bag(forest: RandomForestRegressor, x: _Floats, targets: NDArray[np.float32]) -> _Floats:
-    """Log-probabilities of rows by the trees that did not see them: (n, K).
+def _known(learners: list[SoftLearner], results: list[Any]) -> dict[str, Any]:
+    """Results by the part of the model, without those for which there was no time."""
+    pairs = zip(learners, results, strict=False)
+    return {learner.part: result for learner, result in pairs if result is not None}
 
-    Rows that every tree has seen get the mean soft label.
-    """
-    total, seen = np.zeros(targets.shape), np.zeros(len(x))
-    x = x.astype(np.float32)
-    for tree, chosen in zip(forest.estimators_, forest.estimators_samples_, strict=True):
-        unseen = np.ones(len(x), dtype=bool)
-        unseen[chosen] = False
-        total[unseen] += tree.predict(x[unseen])
-        seen += unseen
-    shares = np.where(seen[:, None] > 0, total / np.maximum(seen, 1)[:, None], targets.mean(0))
-    return np.asarray(log_softmax(np.log(np.clip(shares, _LEAST_CHANCE, 1)), axis=1))
+
+def _have_failed(fits: list[Any]) -> bool:
+    return any(fit is None or fit.diverged for fit in fits)
 
 
 def _final_errors(job: Job, model: TabularModel, n_epochs: int) -> dict[str, _Floats]:

@@ -1,17 +1,18 @@
-r"""``tables``: models of shares, trees on soft labels, and trust unless bags left out contradict.
+r"""``tables``: models of shares, learners of soft labels, and trust unless bags contradict.
 
 1. Penalised linear models of three kinds of features are fitted to the shares of bags. Their
    strengths are judged by whole bags that were left out; all of them, and the constant shares of
    all rows, are mixed by that evidence. Where bags are few or say little, that is nearly the
    constant, and what follows starts from the shares of each row's bag.
 2. Rounds: the posterior of every row given its bag, balanced to the shares of the bag, is the soft
-   label of the row. A random forest learns the soft labels; its predictions out of bag, which no
-   tree that saw the row takes part in, give the next ones.
-3. Boosted trees learn the last soft labels too, and so do networks, one per fold of the rows. The
-   model is the mean of the log-probabilities of the forest, the boosted trees and the models of
-   shares; the networks join it by the likelihood of the bags of rows that they were not trained on,
-   compared with that of the forest out of bag. Where classes change smoothly from row to row, as
-   in measurements of shapes, networks are far better; elsewhere they get little weight.
+   label of the row. A random forest and boosted trees learn the soft labels, and predict rows that
+   they were not trained on: the forest out of bag, the boosted trees by folds. Their predictions
+   are mixed by the likelihood of the bags of these rows, and give the next soft labels. The first
+   round has the forest alone.
+3. Both learn the last soft labels from all rows, and so do networks, one per fold, if the first of
+   them does as well on its fold as the trees. The model is the mean of the log-probabilities of
+   these and of the models of shares, weighted by the likelihood of the bags of unseen rows (those
+   of the models of shares are in bags that were left out).
 4. Trust. The slope of the shares of bags left out on those that the models of shares predict for
    them tells how far to go from constant shares to the model. It is taken as 1 ± 1 before, so that
    bags that are few, or that differ for other reasons, leave it near 1.
@@ -36,7 +37,7 @@ class Tables(Method):
     Parameters
     ----------
     rounds : int
-        Forests on soft labels, each on those that the one before gave.
+        Rounds of learners on soft labels, each on those that the one before gave.
     trees : int
         Trees of each forest, and iterations of boosting.
     learner : str or classifier, optional
@@ -87,5 +88,5 @@ class Tables(Method):
         return replace(job, method=replace(self, rounds=max(1, round(share * self.rounds))))
 
     def fit(self, job: Job) -> Trainings:
-        """Yield the models of shares, the rounds, and the boosted trees."""
+        """Yield the models of shares, the rounds, and the last models."""
         return TableFitting(self, job).trainings()

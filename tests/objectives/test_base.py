@@ -344,7 +344,9 @@ def test_priors_and_test_prior_may_be_matched_by_name():
         ),
         *(
             (
-                lambda parameter=parameter, value=value: get("prop-cr", THETA, **{parameter: value}),
+                lambda parameter=parameter, value=value: get(
+                    "prop-cr", THETA, **{parameter: value}
+                ),
                 rf"{parameter} must be a number (above|of at least) 0, got {value}",
             )
             for parameter, value in (

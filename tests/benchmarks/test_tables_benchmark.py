@@ -171,7 +171,9 @@ def test_a_run_tells_the_errors_of_what_was_mixed():
     cell = bagged_tables.draw("first", "random", 0)
     clf = unbag.UnbagClassifier(cell.theta, Tables(rounds=1, trees=5), random_state=0)
     told = tables._parts(clf.fit(cell.X, cell.bag), cell)
-    assert {"shares", "forest", "boosting"} <= told["parts"].keys() == told["weights"].keys()
+    assert told["parts"]
+    assert told["parts"].keys() == told["weights"].keys()
+    assert told["parts"].keys() <= {"shares", "forest", "boosting", "networks"}
     assert max(told["parts"].values()) < 0.2
     assert sum(told["weights"].values()) == pytest.approx(1, abs=1e-3)
 

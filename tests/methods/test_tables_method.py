@@ -310,13 +310,18 @@ def test_folds_are_predicted_by_models_that_did_not_see_them():
 
 
 @pytest.mark.parametrize(
-    ("learner", "last"), [(None, "networks (9 of 9)"), ("linear", "last linear (6 of 6)")]
+    ("learner", "rounds", "last"),
+    [
+        (None, 2, "networks (9 of 9)"),
+        (None, 1, "networks (8 of 8)"),
+        ("linear", 2, "last linear (6 of 6)"),
+    ],
 )
-def test_progress_tells_what_is_done_and_how_much_is_left(learner, last, monkeypatch):
+def test_progress_tells_what_is_done_and_how_much_is_left(learner, rounds, last, monkeypatch):
     shown, numbered = [], TableFitting._numbered
     monkeypatch.setattr(
         TableFitting, "_numbered", lambda *call: (shown.append(numbered(*call)), shown[-1])[1]
     )
-    fit_one(bags_of(90), Tables(rounds=2, trees=3, learner=learner))
+    fit_one(bags_of(90), Tables(rounds=rounds, trees=3, learner=learner))
     assert shown[0] == f"models of shares (linear) (1 of {len(shown)})"
     assert shown[-1] == last

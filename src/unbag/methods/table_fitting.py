@@ -96,8 +96,9 @@ class TableFitting:
             log_eta = shares(torch.as_tensor(self.x)).numpy()
         trust, targets = 0.0, self._targets(log_eta)
         for number in range(self.settings.rounds):
-            # The first round learns from a guess, for which one learner is enough.
-            learners = self.learners if number else self.learners[:1]
+            # The first of several rounds learns from a guess, for which one learner is enough.
+            is_guess = number == 0 and self.settings.rounds > 1
+            learners = self.learners[:1] if is_guess else self.learners
             results = yield [self._round(learner, targets, number) for learner in learners]
             if results[0] is None:  # the time is up
                 break
@@ -194,7 +195,7 @@ class TableFitting:
     def _numbered(self, name: str) -> str:
         self.n_begun += 1
         count = len(self.learners)
-        rounds = 1 + (self.settings.rounds - 1) * count
+        rounds = 1 + (self.settings.rounds - 1) * count if self.settings.rounds > 1 else count
         networks = int(self.settings.learner is None)
         return f"{name} ({self.n_begun} of {len(FEATURES) + rounds + count + networks})"
 

@@ -43,7 +43,11 @@ class IdComparison:
 def id_array(name: str, values: Any) -> NDArray[Any]:
     """Convert ids to a 1-D array, without numpy's merging of kinds in lists such as [1, "a"]."""
     values = detached(name, values)
-    if hasattr(values, "to_numpy"):
+    if hasattr(values, "to_pylist"):  # Arrow's; whole numbers with nulls would become floats
+        values = values.to_pylist() if values.null_count else values.to_numpy(zero_copy_only=False)
+    elif hasattr(values, "to_list") and hasattr(values, "null_count"):  # of polars, the same
+        values = values.to_list() if values.null_count() else values.to_numpy()
+    elif hasattr(values, "to_numpy"):
         values = values.to_numpy()
     keeps_kind = hasattr(values, "__array__")
     if isinstance(values, str | bytes) or not (keeps_kind or isinstance(values, Iterable)):

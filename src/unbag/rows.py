@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from unbag.validation import as_float_array, check_dense, invalid, is_frame
+from unbag.validation import as_float_array, check_dense, invalid, is_frame, repeated, shorten
 
 __all__ = ["Rows", "check_rows", "read_numbers"]
 
@@ -88,6 +88,11 @@ def read_numbers(frame: Any) -> NDArray[Any] | None:
 
     if not all(map(is_numeric, frame.dtypes)):
         return None
+    if twice := repeated(map(str, frame.columns)):
+        got = f"{shorten(twice)} more than once"
+        raise invalid("columns of X", "of different names", got, "rename some.")
+    if not len(frame.columns):
+        raise invalid("X", "a table of at least one column", "none")
     array: NDArray[Any] = frame.to_numpy()
     if array.dtype == object and hasattr(frame, "index"):  # nullable or mixed columns of pandas
         array = frame.to_numpy(dtype=np.float64, na_value=np.nan)

@@ -207,7 +207,7 @@ def arrow_table(name: str, value: Any) -> Any:
         if hasattr(value, "index") and hasattr(value, "iloc"):  # an index of pandas is no column
             return pa.Table.from_pandas(value, preserve_index=False)
         return pa.table(value)
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         got = " ".join(str(error.args[-1] if error.args else error).split())[:300]
         remedy = "convert columns of mixed kinds to one, such as text."
         raise invalid(name, "a table of which every column is of one kind", got, remedy) from None

@@ -10,6 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from unbag.exceptions import InvalidInputError
+from unbag.ids import id_array
 from unbag.io import read_rows
 from unbag.io.frames import encode_frame, is_encoded, rows_of
 
@@ -124,3 +125,31 @@ def test_a_stream_that_is_read_once():
         again = encode_frame(table, ids, bag=bag)
         assert once.X.tolist() == again.X.tolist()
         assert once.bag_ids.tolist() == again.bag_ids.tolist() == ["a", "b", "a", "b"]
+
+
+BAD_TEXT = pa.Array.from_buffers(
+    pa.string(),
+    3,
+    [None, pa.array([0, 1, 2, 3], pa.int32()).buffers()[1], pa.py_buffer(b"a\xffc")],
+)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (pd.DataFrame(np.ones((3, 2)), columns=["a", "a"]), "of different names, got 'a' more"),
+        (pd.DataFrame(index=range(3)), "a table of at least one column, got none"),
+        (pd.DataFrame({"a": [2**70, 1, 2]}), "of which every column is of one kind"),
+        (pa.table({"a": BAD_TEXT}), "a sound table of Arrow, in UTF-8"),
+    ],
+)
+def test_tables_that_are_refused(table, said):
+    with pytest.raises(InvalidInputError, match=said):
+        rows_of(table)
+
+
+def test_ids_of_other_packages_keep_their_kind():
+    for ids in ([1, None, 2], ["a", None, "b"]):
+        for made in (pa.array(ids), pa.chunked_array([ids[:1], ids[1:]]), pl.Series(ids)):
+            assert id_array("labels", made).tolist() == ids
+    assert id_array("y", pa.array([1, 2])).dtype == np.int64

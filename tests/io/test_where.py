@@ -22,6 +22,9 @@ ROWS = pa.record_batch(
         "my day": DAYS,
         "time": pa.array(DAYS).cast(pa.timestamp("us", "UTC")),
         "ok": [True, False, None, True],
+        "large": pa.array([2**63 + 5, 2**60 + 1, 0, None], pa.uint64()),
+        "hour": [datetime.time(8), datetime.time(18, 30), None, datetime.time(23, 59, 59)],
+        "none": pa.nulls(4),
     }
 )
 
@@ -43,6 +46,15 @@ ROWS = pa.record_batch(
         ("time <= '2024-01-02'", [0, 1]),
         ("ok = true and n != -1", [0, 3]),
         ("age < 18 and n = 0 or n = 3", [0, 3]),
+        (f"large = {2**63 + 5}", [0]),
+        (f"large in ({2**60 + 1}, -1, {2**70})", [1]),
+        ("large > 1.5", [0, 1]),
+        ("large >= -1", [0, 1, 2]),
+        ("n < 1e400 and n < " + "9" * 9000, [0, 1, 2, 3]),
+        ("hour >= '18:30'", [1, 3]),
+        ("not none = 1 or none < 'x' or n = 2", [2]),
+        (f"n in ({','.join('1' * 4900)})", [1]),
+        (" or ".join(["n = 1"] * 900), [1]),
     ],
 )
 def test_rows_that_are_kept(text, kept):
@@ -68,6 +80,7 @@ def test_rows_that_are_kept(text, kept):
         ("age = 'x'", "compares column 'age' with values of its type, int64, got 'x'"),
         ("city = 7", "write text in single quotes: '7'"),
         ("\"my day\" = 'soon'", "dates are written as '2024-01-31'"),
+        ("hour = '25:00'", "times are written as '18:30' or '18:30:00'"),
     ],
 )
 def test_what_is_refused(text, said):

@@ -132,3 +132,9 @@ def test_shares_are_numbers_or_ranges(given):
 def test_a_bag_with_ranges_has_one_for_every_class():
     with pytest.raises(InvalidInputError, match=r"a range for every class .* bag 'port'"):
         partly_known({**KNOWN, "port": {"a": (0.1, 0.3), "b": 0.5}})
+
+
+@pytest.mark.parametrize("given", [None, [[0.5, 0.5]], "x", {"a": [0.5, 0.5]}, {"a": None}])
+def test_other_kinds_of_tables_are_refused(given):
+    with pytest.raises(InvalidInputError, match="table must be a dict of bag id to dict of class"):
+        partly_known(given)

@@ -31,10 +31,14 @@ class FrameTable(Table):
     def __init__(self, frame: Any, name: str = "X") -> None:
         self._name = name
         self._table: pa.Table = arrow_table(name, frame)
-        names = self._table.column_names
-        if twice := repeated(names):
+        if twice := repeated(self._table.column_names):
             got = f"{shorten(twice)} more than once"
             raise invalid(f"columns of {name}", "of different names", got, "rename some.")
+        try:  # another package may have made it, and Arrow trusts offsets and text
+            self._table.validate(full=True)
+        except pa.ArrowInvalid as error:
+            got = " ".join(str(error).split())[:300]
+            raise invalid(name, "a sound table of Arrow, in UTF-8", got) from None
         self.schema = pa.schema(
             [(field.name, plain_type(field.type)) for field in self._table.schema]
         )

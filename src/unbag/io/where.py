@@ -1,9 +1,10 @@
 """Conditions on rows, such as ``year = 2024 and age >= 18``, read without running anything."""
 
+import datetime
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from unbag.validation import invalid, shorten
 __all__ = ["Condition", "parse_condition"]
 
 _LONGEST, _DEEPEST = 10_000, 50  # characters, and parentheses within one another
+_DIGITS = 30  # of a whole number; no column holds longer ones
 _FORM = "a condition on columns, such as \"year = 2024 and district in ('north', 'south')\""
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -35,6 +37,10 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": pc.less_equal,
     ">": pc.greater,
     ">=": pc.greater_equal,
+}
+_WRITTEN = {
+    "date": "dates are written as '2024-01-31'.",
+    "time of day": "times are written as '18:30' or '18:30:00'.",
 }
 _WORDS = ("and", "or", "not", "in", "is", "null", "between", "true", "false")
 _Lookup: TypeAlias = Callable[[str], Any]
@@ -128,10 +134,10 @@ class _Parser:
 
     def read_any(self) -> _Node:
         """Read conditions that ``or`` joins."""
-        node = self._read_all()
+        nodes = [self._read_all()]
         while self._take("or"):
-            node = _joined(pc.or_kleene, node, self._read_all())
-        return node
+            nodes.append(self._read_all())
+        return _joined(pc.or_kleene, nodes)
 
     def expect_end(self) -> None:
         """Refuse what comes after the condition."""
@@ -139,10 +145,10 @@ class _Parser:
             raise self._wrong(self._tokens[self._next][2], "and, or, or the end")
 
     def _read_all(self) -> _Node:
-        node = self._read_one()
+        nodes = [self._read_one()]
         while self._take("and"):
-            node = _joined(pc.and_kleene, node, self._read_one())
-        return node
+            nodes.append(self._read_one())
+        return _joined(pc.and_kleene, nodes)
 
     def _read_one(self) -> _Node:
         negations = 0
@@ -172,12 +178,13 @@ class _Parser:
             while self._take(","):
                 nodes.append(_compared(column, pc.equal, self._read_value()))
             self._expect(")")
-            node = reduce(lambda one, other: _joined(pc.or_kleene, one, other), nodes)
+            node = _joined(pc.or_kleene, nodes)
             return _negated(node) if is_negated else node
         if self._take("between"):
             low = _compared(column, pc.greater_equal, self._read_value())
             self._expect("and")
-            node = _joined(pc.and_kleene, low, _compared(column, pc.less_equal, self._read_value()))
+            high = _compared(column, pc.less_equal, self._read_value())
+            node = _joined(pc.and_kleene, [low, high])
             return _negated(node) if is_negated else node
         for sign, compare in _COMPARISONS.items():
             if not is_negated and self._take(sign):
@@ -200,7 +207,8 @@ class _Parser:
         kind, text, place = self._peek()
         self._next += 1
         if kind == "number":
-            return float(text) if re.search(r"[.eE]", text) else int(text)
+            is_whole = text.lstrip("+-").isdigit() and len(text) < _DIGITS
+            return int(text) if is_whole else float(text)
         if kind == "text":
             return text[1:-1].replace("''", "'")
         if kind == "name" and text.lower() in ("true", "false"):
@@ -233,9 +241,20 @@ class _Parser:
 def _compared(column: str, compare: Callable[[Any, Any], Any], value: Any) -> _Node:
     def node(lookup: _Lookup, schema: pa.Schema) -> Any:
         given = _operand(lookup, schema, column)
-        return None if given is None else compare(given, _literal(schema, column, value))
+        if given is None:
+            return None
+        literal = _literal(schema, column, value)
+        if not _fits(plain_type(schema.field(column).type), literal.type):
+            given = given.cast(literal.type, safe=False)
+        return compare(given, literal)
 
     return node
+
+
+def _fits(dtype: pa.DataType, other: pa.DataType) -> bool:
+    """Whether Arrow compares these types for all values, the largest whole numbers too."""
+    is_large = pa.types.is_int64(dtype) or pa.types.is_uint64(dtype)
+    return not pa.types.is_null(dtype) and (dtype == other or not is_large)
 
 
 def _test(column: str, test: Callable[[Any], Any]) -> _Node:
@@ -254,10 +273,16 @@ def _operand(lookup: _Lookup, schema: pa.Schema, column: str) -> Any:
     return lookup(column) if column in schema.names else None
 
 
-def _joined(join: Callable[[Any, Any], Any], one: _Node, other: _Node) -> _Node:
+def _joined(join: Callable[[Any, Any], Any], nodes: Sequence[_Node]) -> _Node:
+    """Join conditions in halves, so that many of them are not many levels deep."""
+    if len(nodes) == 1:
+        return nodes[0]
+    middle = len(nodes) // 2
+    halves = [_joined(join, nodes[:middle]), _joined(join, nodes[middle:])]
+
     def node(lookup: _Lookup, schema: pa.Schema) -> Any:
         unknown = pa.scalar(None, pa.bool_())
-        sides = [side(lookup, schema) for side in (one, other)]
+        sides = [half(lookup, schema) for half in halves]
         return join(*(unknown if side is None else side for side in sides))
 
     return node
@@ -272,9 +297,11 @@ def _negated(inner: _Node) -> _Node:
 
 
 def _literal(schema: pa.Schema, column: str, value: Any) -> pa.Scalar:
-    """Give a value the type of the column that it is compared to."""
+    """Give a value the type that the column is compared as."""
     dtype = plain_type(schema.field(column).type)
     kind = quantity_of(dtype)
+    if pa.types.is_null(dtype):  # of which nothing is known, whatever it is compared to
+        return pa.scalar(None, pa.int8())
     try:
         if isinstance(value, bool):
             fits = pa.types.is_boolean(dtype)
@@ -283,21 +310,31 @@ def _literal(schema: pa.Schema, column: str, value: Any) -> pa.Scalar:
         elif fits := dtype == pa.string() or is_date(dtype) or kind == "time of day":
             return _from_text(value, dtype)
         if fits:
-            return pa.scalar(value)
-    except (pa.ArrowException, OverflowError):
+            return _number(value, dtype)
+    except (pa.ArrowException, ValueError):
         pass
-    if pa.types.is_null(dtype):
-        return pa.scalar(None, pa.null())
     allowed = f"column {column!r} with values of its type, {dtype}"
     if dtype == pa.string():
         remedy = f"write text in single quotes: '{value}'."
     else:
-        remedy = "dates are written as '2024-01-31'." if is_date(dtype) else ""
+        remedy = _WRITTEN.get("date" if is_date(dtype) else kind or "", "")
     raise invalid("where", f"a condition that compares {allowed}", repr(value), remedy)
+
+
+def _number(value: float, dtype: pa.DataType) -> pa.Scalar:
+    """Keep whole numbers exact where the column can hold them."""
+    if isinstance(value, bool):
+        return pa.scalar(value)
+    if isinstance(value, int) and pa.types.is_integer(dtype):
+        with suppress(pa.ArrowInvalid, OverflowError):  # beyond what it can hold
+            return pa.scalar(value, dtype)
+    return pa.scalar(value if pa.types.is_decimal(dtype) else float(value))
 
 
 def _from_text(value: str, dtype: pa.DataType) -> pa.Scalar:
     """Read text as a value of a column of text, dates or times; those without a zone are UTC."""
+    if pa.types.is_time(dtype):
+        return pa.scalar(datetime.time.fromisoformat(value)).cast(dtype)
     zone = getattr(dtype, "tz", None)
     if zone is None:
         return pa.scalar(value).cast(dtype)

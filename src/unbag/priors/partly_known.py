@@ -49,6 +49,8 @@ def partly_known(
            [0.07, 0.07, 0.  ],
            [0.06, 0.06, 0.  ]])
     """
+    if not isinstance(table, Mapping) or not all(isinstance(r, Mapping) for r in table.values()):
+        raise invalid("table", "a dict of bag id to dict of class to share", repr(table))
     bags = list(table)
     keys = list(dict.fromkeys(key for row in table.values() for key in row))
     together = [key for key in keys if isinstance(key, tuple)]

@@ -37,13 +37,12 @@ fuzz-coverage: $(READY)
 		echo "$$part: $$($(BIN)/coverage report --include="src/unbag/$$part/*" --format=total) % of lines"; \
 	done
 
-# Every fault at every point takes hours: make faults FAULT_POINTS=5 KILLS=50
+# Every fault at every point, of tune too, takes hours: make faults SEARCH_POINTS=1000
 FAULT_POINTS ?= 1000
+SEARCH_POINTS ?= 60
 KILLS ?= 500
 faults: $(READY)
-	$(BIN)/python tests/faults/hostile.py
-	$(BIN)/python tests/faults/fault_tables.py kills $(KILLS) $(FUZZ_SEED)
-	$(BIN)/python tests/faults/fault_tables.py faults $(FAULT_POINTS)
+	$(BIN)/python benchmarks/faults.py --points $(FAULT_POINTS) --search-points $(SEARCH_POINTS) --kills $(KILLS) --seed $(FUZZ_SEED)
 
 # What the tests of a package notice of random changes: make mutants PACKAGE=io SAMPLE=25 SEED=1
 PACKAGE ?= objectives

@@ -18,7 +18,7 @@ def run_script(
     measure: Callable[..., Iterator[Record]],
     table: Callable[[Record], str],
     **numbers: int,
-) -> None:
+) -> Record:
     """Measure and print the table, or print that of a record; numbers are options with defaults.
 
     ``measure`` yields its record as it grows; each state replaces the last in the file. Where it
@@ -26,22 +26,24 @@ def run_script(
     """
     parser = argparse.ArgumentParser(description=description)
     for name, default in numbers.items():
-        parser.add_argument(f"--{name}", type=int, default=default)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
     parser.add_argument("--record", type=Path, help="write the results to this file")
     parser.add_argument("--table", type=Path, help="print the table of this record")
     arguments = parser.parse_args()
     if arguments.table:
-        print(table(read(arguments.table)))
-        return
+        record = read(arguments.table)
+        print(table(record))
+        return record
     given: dict[str, Any] = {name: getattr(arguments, name) for name in numbers}
     if _EARLIER in inspect.signature(measure).parameters:
         file = arguments.record
         given[_EARLIER] = read(file) if file and file.exists() else None
-    record: Record = {}
+    record = {}
     for record in measure(**given):
         if arguments.record:
             write(arguments.record, record)
     print(table(record))
+    return record
 
 
 def read(path: Path) -> Record:

@@ -29,8 +29,7 @@ STATED = {
     "`model.json`, `encoding.json`": f"{folder._MAX_JSON // MIB} MiB, {folder._MAX_NESTED:,} "
     f"lists and objects, {folder._MAX_VALUES:,} values and "
     f"{('no', 'one', 'two', 'three', 'four')[folder._VALUES_PER_BAG]} more for each bag",
-    "`config.toml`": f"{config.MAX_BYTES // MIB} MiB; in a model folder, "
-    f"{config.MAX_SIGNS:,} dots and brackets",
+    "`config.toml`": f"{config.MAX_BYTES // MIB} MiB",
     "header of `model.safetensors` (names and shapes of tensors)": (
         f"{folder._MAX_HEADER // MIB} MiB, {folder._MAX_TENSORS:,} tensors"
     ),
@@ -59,25 +58,16 @@ def test_a_config_file(tmp_path):
     file = tmp_path / "config.toml"
     head = "epochs = 2\n#"
     file.write_text(head + "x" * (config.MAX_BYTES - len(head)))
-    assert config.load_toml(file, trusted=False) == config.load_toml(file) == {"epochs": 2}
+    assert config.load_toml(file) == {"epochs": 2}
     file.write_text(head + "x" * (config.MAX_BYTES - len(head) + 1))
-    for trusted in (True, False):
-        with pytest.raises(InvalidInputError, match=r"at most 1 MB|1,048,576 are allowed"):
-            config.load_toml(file, trusted=trusted)
+    with pytest.raises(InvalidInputError, match="at most 1 MB"):
+        config.load_toml(file)
 
 
-@pytest.mark.parametrize("text", ["[a{}.b]\n", "a{} = [1]\n"])
-def test_a_config_file_of_a_stranger(tmp_path, text):
-    """One of 1 MB could take 200 MB of memory, or, with one long key, hours."""
-    file, per_line = tmp_path / "config.toml", text.count(".") + text.count("[")
-    for lines, is_read in ((config.MAX_SIGNS // per_line, True), (config.MAX_SIGNS, False)):
-        file.write_text("".join(text.format(i) for i in range(lines + 1 - is_read)))
-        assert config.load_toml(file)
-        if is_read:
-            assert config.load_toml(file, trusted=False)
-        else:
-            with pytest.raises(InvalidInputError, match="at most 20,000 dots and brackets"):
-                config.load_toml(file, trusted=False)
+def test_a_config_file_of_a_stranger(tmp_path):
+    """Nothing is parsed but one line: a parser would need gigabytes for this key."""
+    (tmp_path / "config.toml").write_text("a." * 500_000 + 'b = 1\nbag = "x"\n')
+    assert config.text_option(tmp_path / "config.toml", "bag") == "x"
 
 
 @pytest.mark.parametrize(("depth", "width"), [(LAYERS + 1, 1), (1, 2**31)])

@@ -2,10 +2,9 @@
 
 usage: python tests/faults/hostile.py
 
-The kinds are those of the tests. Each folder is read by a fork of this process, beside a file that
-nothing may change. Memory is the growth of the process beyond the size of the folder. Prints
-Markdown; ends with 1 where a folder or the file beside it was changed, an error was not one of
-unbag, or a reading took more memory than is promised.
+The kinds are those of the tests, and some of files beside the model. What commands read of each
+folder is read by a fork of this process, beside a file that nothing may change. Memory is the
+growth of the process beyond the size of the folder. Prints one JSON object.
 """
 
 import json
@@ -22,31 +21,49 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "estimator"), str(HERE.paren
 ALLOWED = 100 << 20
 
 
-def main() -> int:
+def main() -> dict:
     import test_memory
     import test_saving
 
-    kinds = {name: change for name, (change, _) in test_saving.HOSTILE.items()}
-    kinds |= {f"memory: {change.__name__}": change for change in test_memory.KINDS}
+    groups = {
+        "damaged or tampered with": {n: change for n, (change, _) in test_saving.HOSTILE.items()},
+        "made to take memory": {change.__name__: change for change in test_memory.KINDS},
+        "beside the model": BESIDE,
+    }
     rows = []
     with tempfile.TemporaryDirectory() as place:
         good = Path(place) / "good"
         test_saving.fitted().calibrate(test_saving.X, test_saving.BAGS).save(good)
-        for name, change in kinds.items():
-            rows.append((name, *read(Path(place), good, change)))
+        for group, kinds in groups.items():
+            for name, change in kinds.items():
+                row = read(Path(place), good, change)
+                rows.append({"group": group, "kind": name, **row})
         planted = plant(Path(place))
-    say("kind", "came of it", "MB beyond the folder", "seconds", "wrong")
-    for row in rows:
-        say(*row)
-    say("planted links", f"{planted['kinds']} kinds", "", "", planted["wrong"] or "")
-    refused = sum(row[1] == "refused" for row in rows)
-    peak, seconds = max(row[2] for row in rows), max(row[3] for row in rows)
-    wrong = sum(bool(row[4]) for row in rows) + len(planted["wrong"])
-    say("all", f"{refused} of {len(rows)} refused", peak, seconds, wrong)
-    return bool(wrong)
+    wrong = [f"{row['kind']}: {row['wrong']}" for row in rows if row["wrong"]]
+    return {"rows": rows, "planted": planted, "wrong": [*wrong, *planted["wrong"]]}
 
 
-def read(place: Path, good: Path, change) -> tuple[str, float, float, str]:
+def beside(name: str, content: bytes):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+BESIDE = {  # what commands read beside the model itself; what cannot be read is as if not there
+    "a report that is a pipe": lambda p: os.mkfifo(p / "report.json"),
+    "a report that is a link": lambda p: (p / "report.json").symlink_to("/dev/zero"),
+    "a report of deep lists": beside("report.json", b"[" * 50_000_000),
+    "a report of many answers": beside(
+        "report.json", b'{"answers": {"questions": [' + b"[]," * 15_000_000 + b"[]]}}"
+    ),
+    "a report of one text": beside("report.json", b'{"created": "' + b"x" * 60_000_000 + b'"}'),
+    "options that are a pipe": lambda p: os.mkfifo(p / "config.toml"),
+    "options that are a link": lambda p: (p / "config.toml").symlink_to("/dev/zero"),
+    "options of deep lists": beside("config.toml", b"bag = " + b"[" * 19_000),
+    "options of many tables": beside("config.toml", b"a." * 19_000 + b"b = 1"),
+    "options that are large": beside("config.toml", b"bag = 1\n" * 200_000),
+}
+
+
+def read(place: Path, good: Path, change) -> dict:
     """Read a changed copy of a folder in a fork; what came of it."""
     folder, victim = place / "model", place / "victim"
     shutil.rmtree(folder, ignore_errors=True)
@@ -63,20 +80,23 @@ def read(place: Path, good: Path, change) -> tuple[str, float, float, str]:
     beyond = max(0, told["bytes"] - size)
     if beyond > ALLOWED:
         wrong += " too much memory"
-    return told["came"], round(beyond / 1e6), round(told["seconds"], 2), wrong
+    seconds = round(told["seconds"], 2)
+    return {"came": told["came"], "mb": round(beyond / 1e6), "seconds": seconds, "wrong": wrong}
 
 
 def forked(folder: Path, good: Path) -> dict:
-    from unbag import load_model
     from unbag.exceptions import UnbagError
+    from unbag.workflow import show_model
+    from unbag.workflow.judging import bag_column
 
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        load_model(good)  # what is imported late
+        show_model(good)  # what is imported late
         start, before = time.perf_counter(), peak()
         try:
-            load_model(folder)
+            bag_column(folder)
+            show_model(folder)
             came = "read"
         except UnbagError:
             came = "refused"
@@ -143,11 +163,5 @@ def state(place: Path) -> dict[str, tuple[int, ...]]:
     return {name: (s.st_mode, s.st_size, s.st_mtime_ns) for name, s in paths.items()}
 
 
-def say(*cells: object) -> None:
-    print("|", " | ".join(map(str, cells)), "|", flush=True)  # noqa: T201
-    if cells[0] == "kind":
-        print("|" + "---|" * len(cells))  # noqa: T201
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    print(json.dumps(main()))  # noqa: T201

@@ -1,4 +1,4 @@
-/* Makes the n-th call of one kind fail. Loaded before the C library with LD_PRELOAD.
+/* Makes the n-th call of one kind fail; files and folders that are made are one kind. Loaded before the C library with LD_PRELOAD.
 
    Only regular files count, and only allocations of 32 KB or more: smaller ones fail in no program
    that runs on. fault_set(kind, n, error, stays) arms it, fault_count(kind) tells the calls since. */
@@ -6,6 +6,8 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -13,7 +15,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-enum { WRITE, SYNC, RENAME, MAP, ALLOCATE, KINDS };
+enum { WRITE, CREATE, SYNC, RENAME, MAP, ALLOCATE, KINDS };
 enum { LARGE = 32768 };
 
 static volatile int armed = -1, left, failure, stays;
@@ -60,6 +62,27 @@ ssize_t pwrite64(int fd, const void *data, size_t n, off64_t at) {
     REAL(ssize_t, pwrite64, int, const void *, size_t, off64_t);
     return is_file(fd) && fails(WRITE) ? -1 : real(fd, data, n, at);
 }
+
+int mkdir(const char *path, mode_t mode) {
+    REAL(int, mkdir, const char *, mode_t);
+    return fails(CREATE) ? -1 : real(path, mode);
+}
+
+/* A file that is made: python, Arrow and SQLite open it in these two ways. */
+#define OPEN(name) \
+    int name(const char *path, int flags, ...) { \
+        va_list rest; \
+        va_start(rest, flags); \
+        mode_t mode = flags & O_CREAT ? va_arg(rest, mode_t) : 0; \
+        va_end(rest); \
+        REAL(int, name, const char *, int, ...); \
+        struct stat status; \
+        int before = errno, is_new = flags & O_CREAT && lstat(path, &status); \
+        errno = before; \
+        return is_new && fails(CREATE) ? -1 : real(path, flags, mode); \
+    }
+OPEN(open)
+OPEN(open64)
 
 int fsync(int fd) {
     REAL(int, fsync, int);

@@ -1,4 +1,4 @@
-"""Run commands of which the n-th write, sync, rename, map or allocation fails, for every n.
+"""Run commands of which the n-th write, new file, sync, rename, map or allocation fails.
 
 usage: LD_PRELOAD=shim.so python sweep.py COMMAND FOLDER POINTS
 
@@ -20,19 +20,20 @@ from pathlib import Path
 
 import numpy as np
 
-KINDS = ("write", "sync", "rename", "map", "allocation")
+KINDS = ("write", "create", "sync", "rename", "map", "allocation")
 # Kind, error, whether it stays so, and what the message must say.
 FAULTS = (
     ("write", errno.ENOSPC, True, "No space left on device"),
     ("write", errno.EDQUOT, True, "Disk quota exceeded"),
     ("write", errno.EIO, False, "Input/output error"),
+    ("create", errno.ENOSPC, False, "No space left on device"),
     ("sync", errno.EIO, False, "Input/output error"),
     ("rename", errno.ENOSPC, False, "No space left on device"),
     ("map", errno.ENOMEM, False, "memory"),
     ("allocation", errno.ENOMEM, False, "memory"),
 )
 SQLITE = {
-    "No space left on device": ("disk is full",),
+    "No space left on device": ("disk is full", "unable to open database file"),
     "Disk quota exceeded": ("disk I/O error", "disk is full"),
     "Input/output error": ("disk I/O error",),
     "memory": ("Cannot allocate",),
@@ -109,14 +110,14 @@ def main(name: str, folder: Path, points: int) -> dict:
             told = forked(shim, command, fault)
             told_points += told["code"] == 1
             problem = problem_of(told, words, folder, expected, before)
-            # A fault while the work is removed leaves it, for the same command to take up.
-            is_left = any(folder.glob(".*made*"))
-            again = forked(shim, command, None) if told["code"] or is_left else told
-            left = [path.name for path in folder.glob(".*made*")]
-            if again["code"] != 0 or left or result(folder) != expected:
-                problem = (
-                    problem or f"the same command did not go on: {again['text'][-500:]} {left}"
-                )
+            # Where nothing is left, the same command is the whole run that was there before.
+            if any(folder.glob("*made*")):
+                is_left = any(folder.glob(".*made*"))
+                again = forked(shim, command, None) if told["code"] or is_left else told
+                left = [path.name for path in folder.glob(".*made*")]
+                if again["code"] != 0 or left or result(folder) != expected:
+                    went = f"the same command did not go on: {again['text'][-500:]} {left}"
+                    problem = problem or went
             if problem:
                 wrong.append([kind, errno.errorcode[error], int(moment), problem])
             remove(folder)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbag.exceptions import InvalidInputError
-from unbag.workflow.config import load_toml, read_config, to_toml
+from unbag.workflow.config import load_toml, read_config, text_option, to_toml
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 SCALARS = st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(), TEXT)
@@ -116,11 +116,24 @@ def test_bad_files(tmp_path, text, message):
 
 
 def test_a_file_of_a_model_folder_is_no_link_and_no_pipe(tmp_path):
-    (tmp_path / "true.toml").write_text("seed = 3")
+    (tmp_path / "true.toml").write_text('bag = "a"')
     (tmp_path / "link.toml").symlink_to(tmp_path / "true.toml")
     os.mkfifo(tmp_path / "pipe.toml")
-    assert load_toml(tmp_path / "true.toml", trusted=False) == {"seed": 3}
-    assert load_toml(tmp_path / "link.toml") == {"seed": 3}  # one that the user names
+    assert text_option(tmp_path / "true.toml", "bag") == "a"
+    assert load_toml(tmp_path / "link.toml") == {"bag": "a"}  # one that the user names
     for name in ("link.toml", "pipe.toml"):
-        with pytest.raises(InvalidInputError, match="must be a readable file"):
-            load_toml(tmp_path / name, trusted=False)
+        assert text_option(tmp_path / name, "bag") is None
+
+
+@pytest.mark.parametrize("text", ["a", 'ü" = \\ \n\t\x7f\u2028', "", "[x]\nbag = 1"])
+def test_an_option_of_text_is_read_as_it_was_written(tmp_path, text):
+    file = tmp_path / "c.toml"
+    file.write_text(to_toml({"other": f'bag = "{text}"', "bag": text, "z": ["bag"]}))
+    assert text_option(file, "bag") == load_toml(file)["bag"] == text
+    assert text_option(file, "ba") is None
+
+
+@pytest.mark.parametrize("line", ["bag = 1", "bag = ['x']", 'bag = "\\q"', 'bag = "\ud800"', "x"])
+def test_an_option_that_is_no_text(tmp_path, line):
+    (tmp_path / "c.toml").write_bytes(line.encode("utf-8", "surrogatepass"))
+    assert text_option(tmp_path / "c.toml", "bag") is None

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import tomllib
 import types
 from collections.abc import Mapping
@@ -10,22 +11,21 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from unbag.files import read_regular
-from unbag.schema import SchemaError, convert
+from unbag.schema import SchemaError, convert, decode
 from unbag.validation import invalid, shorten
 
 __all__ = [
     "CONFIG",
     "MAX_BYTES",
-    "MAX_SIGNS",
     "METHOD_SETTINGS",
     "load_toml",
     "read_config",
+    "text_option",
     "to_toml",
 ]
 
 CONFIG = "config.toml"  # in a model folder
 MAX_BYTES = 1 << 20
-MAX_SIGNS = 20_000  # dots and brackets in a file of a stranger, where each may make a table
 SET = "set"  # the settings of the method, in files and on the command line
 METHOD_SETTINGS = "method_settings"  # the same in Python
 _OF_METHODS = ("alpha", "ascent_scale", "flood_level")  # separate options in older files
@@ -70,21 +70,29 @@ def _value(value: Any) -> str:
     return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def load_toml(path: str | os.PathLike[str], *, trusted: bool = True) -> dict[str, Any]:
-    """Read a TOML file of bounded size; one that is not trusted must be no link and no pipe."""
+def text_option(path: Path, name: str) -> str | None:
+    r"""Read an option of text from a file that :func:`to_toml` wrote; None where there is none.
+
+    The file may come from a stranger: it must be no link and no pipe, and only the line of the
+    option is read. A parser of TOML needs gigabytes for a key of many dots.
+    """
+    try:
+        lines = read_regular(path, MAX_BYTES)
+        line = re.search(rb"^%s = (\".*\")$" % name.encode(), lines, re.MULTILINE)
+        return None if line is None else decode(line[1], str)
+    except (OSError, SchemaError):
+        return None
+
+
+def load_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a TOML file of bounded size."""
     file = Path(path)
     name = f"config file {file}"
     try:
-        if trusted:
-            with file.open("rb") as opened:
-                content = opened.read(MAX_BYTES + 1)
-        else:
-            content = read_regular(file, MAX_BYTES)
+        with file.open("rb") as opened:
+            content = opened.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise invalid(name, "a file of at most 1 MB", "a larger one")
-        if not trusted and (signs := sum(map(content.count, (b".", b"[")))) > MAX_SIGNS:
-            allowed = f"TOML with at most {MAX_SIGNS:,} dots and brackets"
-            raise invalid(name, allowed, f"{signs:,}")
         return tomllib.loads(content.decode("utf-8"))
     except OSError as error:
         raise invalid(name, "a readable file", error.strerror or error) from None

@@ -20,7 +20,7 @@ from unbag.priors import ClassPriors, SharesOf
 from unbag.reporting import ModelVerdict, Report
 from unbag.reporting import report as make_report
 from unbag.validation import invalid, shorten
-from unbag.workflow.config import CONFIG, load_toml
+from unbag.workflow.config import CONFIG, text_option
 from unbag.workflow.outputs import check_free, hidden_folder, hold
 from unbag.workflow.reading import Inputs, inspect_rows, load_for_files, read_inputs, text_column
 from unbag.workflow.settings import check_intervals
@@ -259,11 +259,7 @@ def pages(page: str) -> tuple[str, str]:
 
 def bag_column(model: str | os.PathLike[str]) -> str | None:
     """Name the column of bag ids that a model was trained with, where its folder says so."""
-    try:
-        column = load_toml(Path(model, CONFIG), trusted=False).get("bag")
-    except InvalidInputError:
-        return None
-    return column if isinstance(column, str) else None
+    return text_option(Path(model, CONFIG), "bag")
 
 
 def _in_order_of(clf: UnbagClassifier, given: ClassPriors) -> ClassPriors:

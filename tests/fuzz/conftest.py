@@ -1,17 +1,32 @@
-"""The table of cases after a run, and time per kind."""
+"""The table of cases after a run, and time per kind; FUZZ_RECORD is a file to write it to."""
 
+import json
+import os
 import time
+from pathlib import Path
 
 import fuzzing
 import pytest
 
+FAILED: set[str] = set()
+
 
 @pytest.fixture(autouse=True)
-def _timed():
-    before, known = time.perf_counter(), set(fuzzing.COUNTS)
+def _timed(request):
+    before, known = time.process_time(), set(fuzzing.COUNTS)
     yield
     for kind in set(fuzzing.COUNTS) - known:
-        fuzzing.SECONDS[kind] = time.perf_counter() - before
+        fuzzing.SECONDS[kind] = time.process_time() - before
+        if request.node.called.failed:
+            FAILED.add(kind)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if call.when == "call":
+        item.called = report
+    return report
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -30,3 +45,9 @@ def pytest_terminal_summary(terminalreporter):
             f"{kind:<20} {n:>8,} {yes:>9,} {counts['refused']:>8,} {yes / max(1, n):>6.0%} "
             f"{per_second:>8.0f}"
         )
+    if file := os.environ.get("FUZZ_RECORD"):
+        kinds = {
+            kind: {**counts, "failed": int(kind in FAILED), "seconds": round(seconds[kind], 1)}
+            for kind, counts in fuzzing.COUNTS.items()
+        }
+        Path(file).write_text(json.dumps({"seed": fuzzing.SEED, "kinds": kinds}))

@@ -98,11 +98,39 @@ def test_toml(tmp_path):
 
 VALUES = ["", "0", "1", "-1", "2", "1e9", "nan", "inf", str(2**70), "0.5", "x", "district", "none",
           "age", "city", "id", "yes=0.3,no=0.7", "yes=1", "yes=nan,no=1", "=", "prop", "u-prr",
-          "exact", "iid", "cpu", "auto", "linear", "../x", "ü", "alpha=0.5", "set=x"]  # fmt: skip
+          "exact", "iid", "cpu", "auto", "linear", "../x", "ü", "alpha=0.5", "set=x",
+          "age > 0", "city = 'Oulu' or age is null", "district in ('north', 'south')"]  # fmt: skip
 OPTIONS = {
-    "inspect": ["--bag", "--columns", "--leave-out", "--shares-of", "--level", "--seed", "--json"],
-    "predict": ["--key", "--prior", "--device", "--no-probabilities", "--json", "--overwrite"],
-    "evaluate": ["--bag", "--shares-of", "--level", "--title", "--json", "--overwrite"],
+    "inspect": [
+        "--bag",
+        "--columns",
+        "--leave-out",
+        "--shares-of",
+        "--level",
+        "--seed",
+        "--json",
+        "--where",
+    ],
+    "predict": [
+        "--key",
+        "--prior",
+        "--device",
+        "--no-probabilities",
+        "--json",
+        "--overwrite",
+        "--where",
+        "--bag",
+    ],
+    "evaluate": [
+        "--bag",
+        "--shares-of",
+        "--level",
+        "--title",
+        "--json",
+        "--overwrite",
+        "--where",
+        "--by",
+    ],
     "fit": [
         "--method",
         "--epochs",
@@ -117,6 +145,7 @@ OPTIONS = {
         "--shares-of",
         "--model",
         "--json",
+        "--where",
     ],
 }
 FLAGS = ("--json", "--overwrite", "--no-probabilities")
@@ -194,10 +223,13 @@ def check_predictions(folder: Path, words: list[str], expected: dict) -> None:
     output = folder / words[words.index("--output") + 1]
     read = pyarrow.csv.read_csv if output.suffix == ".csv" else pyarrow.parquet.read_table
     found = read(output)
+    if "--where" in words:
+        assert 0 < found.num_rows <= 360
+        return
     assert found.num_rows == 360
     if "--key" not in words:
         assert found["row"].to_pylist() == list(range(360))
-    if "--prior" in words or words[2] == "odd.csv":
+    if {"--prior", "--bag"} & set(words) or words[2] == "odd.csv":
         return
     source = {"blank.csv": "rows", "rows.csv": "rows", "rows.parquet": "rows"}.get(
         words[2], words[2]

@@ -37,6 +37,9 @@ WRONG = [
 ]
 
 
+_CLEAR = ("shares", "percent signs")  # units that a row with an unknown share tells
+
+
 @st.composite
 def priors_files(draw):
     m, k = draw(st.integers(1, 6)), draw(st.integers(2, 5))
@@ -69,7 +72,7 @@ def priors_files(draw):
         rows = [["bag", "class", "value"], *pairs]
     told = add_errors(rows, unit, rng) if form == "wide" and rng.random() < 0.3 else None
     unknown = set()
-    if form == "wide" and len(rows[0]) == k + 1 and unit != "counts" and rng.random() < 0.3:
+    if form == "wide" and len(rows[0]) == k + 1 and unit in _CLEAR and rng.random() < 0.3:
         unknown = {(rng.randrange(m), rng.randrange(k)) for _ in range(rng.randrange(1, 4))}
         for i, j in unknown:
             rows[1 + i][1 + j] = "?"

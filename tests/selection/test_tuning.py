@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import optuna
+import pandas as pd
 import pytest
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, StratifiedKFold
@@ -75,12 +76,12 @@ def test_a_search(bags):
 
 @pytest.fixture
 def scored(monkeypatch):
-    """Estimators and rows, as they are scored."""
+    """Estimators and Bags, as they are scored."""
     calls = []
 
-    def watched(estimator, X, y):
-        calls.append((estimator, X, y))
-        return likelihood_scorer(estimator, X, y)
+    def watched(estimator, part):
+        calls.append((estimator, part))
+        return likelihood_scorer(estimator, part)
 
     monkeypatch.setitem(SCORERS, "likelihood", watched)
     return calls
@@ -93,12 +94,12 @@ def hashes(rows):
 def test_trials_are_scored_on_rows_that_trained_none_of_them(bags, scored):
     result = run(bags, n_trials=3)
     untouched = hashes(result.held_out.X)
-    (validation,) = {frozenset(hashes(X)) for _, X, _ in scored}
-    for estimator, X, y in scored:
+    (validation,) = {frozenset(hashes(part.X)) for _, part in scored}
+    for estimator, part in scored:
         trained = set(estimator.row_hashes_.tolist())
         assert trained.isdisjoint(validation)
         assert trained.isdisjoint(untouched)
-        assert len(X) == len(y) == pytest.approx(0.2 * bags.n_rows, abs=15)
+        assert part.n_rows == pytest.approx(0.2 * bags.n_rows, abs=15)
         # The winner is fitted again on both parts, and evaluated on the third.
         assert set(result.best_estimator.row_hashes_.tolist()) == trained | validation
         assert hashes(result.training.X) == trained | validation
@@ -111,7 +112,7 @@ def test_trials_are_given_up_after_a_quarter_of_their_epochs(bags, scored, monke
     monkeypatch.setattr("optuna.trial.Trial.should_prune", lambda trial: trial.number == 1)
     result = run(bags, n_trials=3)
     assert [trial["state"] for trial in result.trials] == ["COMPLETE", "PRUNED", "COMPLETE"]
-    assert [estimator.n_iter_ for estimator, _, _ in scored] == [2, 2, 2, 8, 8]
+    assert [estimator.n_iter_ for estimator, _ in scored] == [2, 2, 2, 8, 8]
     first = [likelihood_scorer(*call) for call in scored[:3]]
     whole = [likelihood_scorer(*call) for call in scored[3:]]
     assert [trial["score"] for trial in result.trials] == [whole[0], None, whole[1]]
@@ -124,11 +125,11 @@ def test_the_seed_splits_the_rows_and_is_that_of_every_model(bags, scored):
     assert parts[0] == parts[1]
     assert parts[0][0] != parts[2][0]
     assert parts[0][1] != parts[2][1]
-    assert [estimator.random_state for estimator, _, _ in scored] == [0, 0, 0, 0, 1, 1]
+    assert [estimator.random_state for estimator, _ in scored] == [0, 0, 0, 0, 1, 1]
     for result, first in ((one, 0), (other, 4)):
         seed = first // 4
         _, validation = result.training.train_test_split(0.25, random_state=seed)
-        assert hashes(scored[first][1]) == hashes(validation.X)
+        assert hashes(scored[first][1].X) == hashes(validation.X)
     # A source of random numbers in the estimator is not drawn from.
     same = run(bags, make(random_state=np.random.default_rng(5)), n_trials=1)
     assert same.trials == one.trials
@@ -177,7 +178,7 @@ def test_the_estimator_as_it_is_given_is_tried_first_and_once(bags, tmp_path):
 
 def test_the_default_search_begins_with_the_estimator(bags, scored):
     result = run(bags, make(method="auto", epochs=1), search=None, n_trials=8, at_once=8)
-    methods = [estimator.method_ for estimator, _, _ in scored]
+    methods = [estimator.method_ for estimator, _ in scored]
     assert methods[0] == "crossfit"  # what auto stands for here
     assert set(methods[1:8]) == {"matched-likelihood", "u-prr", "prop"}
     assert result.trials[0]["params"] == {}
@@ -382,3 +383,14 @@ def test_scikit_learns_searches(bags, scorer, search):
     result.fit(bags.X, bags.bag_ids)
     assert result.best_params_ == {"unbagclassifier__learning_rate": 3e-2}
     assert np.isfinite(result.cv_results_["mean_test_score"]).all()
+
+
+def test_the_names_of_columns_are_not_lost(bags):
+    """Scoring trials warned of rows without names."""
+    X = pd.DataFrame(np.asarray(bags.X), columns=[f"f{i}" for i in range(bags.X.shape[1])])
+    clf = unbag.UnbagClassifier(
+        bags.priors, method="prop", model="linear", epochs=1, random_state=0
+    )
+    for scoring in ("accuracy", "likelihood"):
+        found = tune(X, bags.bag_ids, clf, search=SEARCH, n_trials=1, storage=None, scoring=scoring)
+        assert list(found.best_estimator.feature_names_in_) == list(X.columns)

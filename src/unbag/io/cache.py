@@ -122,9 +122,9 @@ class CacheWriter:
                 discard(left_over)
             needed, free = 4 * shape[0] * (shape[1] + 1), shutil.disk_usage(folder).free
             if needed > free:
-                got = f"{free / 1e9:.1f} GB at {folder}"
+                got = f"{free / 1e6:,.1f} MB at {folder}"
                 remedy = "free some, or choose another folder for the cache."
-                raise invalid("free disk space", f"at least {needed / 1e9:.1f} GB", got, remedy)
+                raise invalid("free disk space", f"at least {needed / 1e6:,.1f} MB", got, remedy)
             self._partial = Path(tempfile.mkdtemp(prefix=f"{key}.partial-", dir=folder))
             self._file = (self._partial / ROWS).open("wb")
             header = io.BytesIO()

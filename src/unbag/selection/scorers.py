@@ -1,4 +1,4 @@
-"""Scores without labels, for ``scoring=`` of scikit-learn; ``y`` is the bag id."""
+"""Scores without labels, for ``scoring=`` of scikit-learn; ``y`` is the bag id, or X is Bags."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from unbag.priors import ClassPriors
 __all__ = ["accuracy_scorer", "likelihood_scorer"]
 
 
-def accuracy_scorer(estimator: Any, X: Any, y: Any) -> float:
+def accuracy_scorer(estimator: Any, X: Any, y: Any = None) -> float:
     """Label-free accuracy; also the default score of the estimator."""
     return float(estimator.score(X, y))
 
 
-def likelihood_scorer(estimator: Any, X: Any, y: Any) -> float:
+def likelihood_scorer(estimator: Any, X: Any, y: Any = None) -> float:
     """Negative bag log-loss: a proper score of the probabilities, larger is better.
 
     On few rows it is less noisy than the label-free accuracy.
@@ -21,4 +21,5 @@ def likelihood_scorer(estimator: Any, X: Any, y: Any) -> float:
     classifier = estimator[-1] if hasattr(estimator, "steps") else estimator
     priors = classifier.priors_ if classifier.priors is None else ClassPriors.of(classifier.priors)
     chances = estimator.predict_proba(X)
-    return -bag_log_loss(chances, y, priors=priors, output_prior=classifier.test_prior_)
+    ids = X.bag_ids if y is None else y
+    return -bag_log_loss(chances, ids, priors=priors, output_prior=classifier.test_prior_)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from unbag.bags import Bags
@@ -31,7 +30,7 @@ DEFAULT_SEARCH: dict[str, Any] = {
     "method__alpha": (0.1, 0.95),
     "method__ascent_scale": (0.5, 10.0, "log"),
 }
-SCORERS: dict[str, Callable[[Any, Any, Any], float]] = {
+SCORERS: dict[str, Callable[[Any, Bags], float]] = {
     "accuracy": accuracy_scorer,
     "likelihood": likelihood_scorer,
 }
@@ -113,8 +112,7 @@ def tune(
     bags = X if isinstance(X, Bags) else Bags(X, y, estimator.priors)
     both, untouched = bags.train_test_split(evaluation_size, random_state=random_state)
     share = validation_size / (1 - evaluation_size)
-    split = (*both.train_test_split(share, random_state=random_state), untouched)
-    parts = tuple(_Part(part, np.asarray(part.X), part.bag_ids) for part in split)
+    parts = (*both.train_test_split(share, random_state=random_state), untouched)
     digest = _fingerprint(parts, space, scoring, estimator, random_state)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
@@ -169,13 +167,6 @@ def tune(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    bags: Bags
-    X: NDArray[Any]
-    ids: NDArray[Any]
-
-
 @dataclass
 class _Search:
     """Trials of a study, in rounds of several at a time.
@@ -189,8 +180,8 @@ class _Search:
     study: Any
     space: Mapping[str, Any]
     estimator: UnbagClassifier
-    parts: tuple[_Part, ...]
-    scorer: Callable[[Any, Any, Any], float]
+    parts: tuple[Bags, ...]
+    scorer: Callable[[Any, Bags], float]
     seed: int
     abandoned: list[Any] = field(default_factory=list)  # trials that a killed process began
 
@@ -262,14 +253,14 @@ class _Search:
         if not candidates:
             return []
         train, validation, _ = self.parts
-        jobs = [shortened(estimator.prepare_bags(train.bags), share) for _, estimator in candidates]
+        jobs = [shortened(estimator.prepare_bags(train), share) for _, estimator in candidates]
         first = candidates[0][1]
         fits = fit_many(jobs, device=first.device, precision=first.precision, verbose=verbose)
         scores: list[tuple[Any, float | None]] = []
         for (trial, estimator), job, fit in zip(candidates, jobs, fits, strict=True):
             try:
                 estimator.take(job, fit)
-                score = self.scorer(estimator, validation.X, validation.ids)
+                score = self.scorer(estimator, validation)
             except TrainingDivergedError:
                 score = None
             scores.append((trial, score if score is None or np.isfinite(score) else None))
@@ -341,14 +332,14 @@ def _check_values(name: str, values: Any) -> None:
 
 
 def _fingerprint(
-    parts: tuple[_Part, ...],
+    parts: tuple[Bags, ...],
     space: Mapping[str, Any],
     scoring: str,
     estimator: UnbagClassifier,
     seed: int,
 ) -> str:
     settings = {k: v for k, v in estimator.get_params(deep=False).items() if k not in _NO_RESULT}
-    rows = [(hash_rows(part.X), part.ids) for part in parts]
+    rows = [(hash_rows(np.asarray(part.X)), part.bag_ids) for part in parts]
     return fingerprint(space, scoring, seed, rows, settings)
 
 

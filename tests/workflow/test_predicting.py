@@ -1,5 +1,6 @@
 """Predictions for files: the same as from Python, in parts that survive a stop."""
 
+import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
 
@@ -273,3 +274,31 @@ def test_other_priors_in_another_order(folder):
 
 def _report(path):
     return json.loads(path.read_text())
+
+
+def test_a_stopped_run_on_a_file_with_blank_lines(folder, monkeypatch):
+    """Blank lines, and line breaks in quotes, are no rows: none is lost or repeated."""
+    lines = (folder / "rows.csv").read_text().splitlines()
+    rows = [f'{line},"a\n\nb"' + "\n\r\n" * (i % 7 == 0) for i, line in enumerate(lines[1:])]
+    (folder / "odd.csv").write_text("\n".join([f"{lines[0]},note", "", *rows]), newline="")
+    monkeypatch.setattr(predicting, "_BATCH_ROWS", 16)
+    monkeypatch.setattr(predicting, "_PART_ROWS", 64)
+    monkeypatch.setattr("unbag.io.csv_text.BLOCK", 4096)
+    whole = predict_files("model", "odd.csv", key=["id"], output="whole.csv")
+    keep, moments = predicting.Parts._keep, itertools.count(1)
+
+    def stopping(self):
+        keep(self)
+        if next(moments) % 2 == 0:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(predicting.Parts, "_keep", stopping)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            predict_files("model", "odd.csv", key=["id"], output="out.csv")
+    monkeypatch.setattr(predicting.Parts, "_keep", keep)
+    again = predict_files("model", "odd.csv", key=["id"], output="out.csv")
+    assert (whole.rows, again.rows, again.rows_before) == (360, 360, 256)
+    assert (folder / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()
+    ids = pa.csv.read_csv("out.csv")["id"].to_pylist()
+    assert ids == [f"r{i:04d}" for i in range(360)]

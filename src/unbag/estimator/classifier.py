@@ -99,7 +99,7 @@ class UnbagClassifier(Predicting, OnHub):
     ----------
     classes_ : array of shape (K,)
     priors_ : ClassPriors
-        Of the bags that had rows.
+        Of the bags that had rows; ``known_priors_`` are those of all bags that were given.
     method_ : str
         Name of the method, also where ``method="auto"`` left it open.
     settings_ : dict

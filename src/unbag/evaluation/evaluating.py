@@ -305,8 +305,7 @@ def evaluate(
         X = rows if last is estimator else X
     predicted = estimator.predict(X)
     if priors is None and hasattr(last, "output_prior_"):  # other libraries' priors are no tables
-        default_priors = last.priors if default_priors is None else default_priors
-        priors = last.priors_ if default_priors is None else default_priors
+        priors = last.known_priors_ if default_priors is None else default_priors
         test_prior = last.test_prior if test_prior is None else test_prior
     priors = default_priors if priors is None else priors
     if priors is None:

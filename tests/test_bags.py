@@ -320,8 +320,11 @@ def test_classes_are_matched_by_name():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sizes": 500}, "bag 0 with 400 rows of class 0 wanted, 100 there, 300 missing"),
-        ({"sizes": 100, "disjoint": True}, "bag 1 with 30 rows of class 0 wanted, 20 there, 10"),
+        ({"sizes": 500}, "bag 0, which needs 400 rows of class 0 where there are 100: 300 too few"),
+        (
+            {"sizes": 100, "disjoint": True},
+            "bag 1, which needs 30 rows of class 0 where there are 20: 10",
+        ),
         ({"sizes": [10, 0]}, "whole numbers of at least 1, got 10, 0"),
         ({"sizes": [1, 2, 3]}, "one number or 2"),
         ({"sizes": 2.5}, "whole numbers"),

@@ -96,7 +96,7 @@ class Bags(Shown):
         self.whole_counts = self.counts
         empty = self.priors.bag_ids[self.counts == 0]
         if len(empty):
-            message = f"{len(empty)} of {self.priors.n_bags} bags with class priors have no rows: "
+            message = f"{len(empty)} of {self.priors.n_bags} bags with class shares have no rows: "
             warnings.warn(message + shorten(empty), MissingBagsWarning, stacklevel=2)
 
     @classmethod
@@ -394,7 +394,7 @@ def _check_supply(wanted: NDArray[Any], there: NDArray[Any], table: ClassPriors)
         return
     bag, name = shorten([table.bag_ids[m]]), shorten([table.classes[k]])
     got = (
-        f"bag {bag} with {wanted[m, k]} rows of class {name} wanted, "
-        f"{max(there[m, k], 0)} there, {wanted[m, k] - max(there[m, k], 0)} missing"
+        f"bag {bag}, which needs {wanted[m, k]} rows of class {name} where there are "
+        f"{max(there[m, k], 0)}: {wanted[m, k] - max(there[m, k], 0)} too few"
     )
     raise invalid("sizes", "within the labelled rows", got, "ask for smaller sizes.")

@@ -198,9 +198,10 @@ class ClassPriors(Shown):
         faults += [f"class {shorten(g)} is in no bag" for g in groups if len(g) == 1]
         remedy = "add a bag in which their shares differ."
         if self.n_bags < self.n_classes:
-            remedy = f"at least {self.n_classes} bags are needed, there are {self.n_bags}."
+            remedy = f"at least {self.n_classes} bags are needed, and there are {self.n_bags}."
         got = f"rank {self.rank}: {', '.join(faults)}"
-        raise RankError(str(invalid("priors", f"of rank {self.n_classes}", got, remedy)))
+        wanted = f"shares that tell all {self.n_classes} classes apart (rank {self.n_classes})"
+        raise RankError(str(invalid("priors", wanted, got, remedy)))
 
     def inseparable_classes(self) -> list[tuple[Any, ...]]:
         """Group the classes that Θ cannot tell apart; empty where it has full column rank.

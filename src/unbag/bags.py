@@ -35,10 +35,10 @@ class Bags(Shown):
     X
         n rows: an array or tensor of shape (n, d), images (n, H, W) or (n, C, H, W), or a table of
         pandas, polars or Arrow. The dtype is kept, except that bool becomes float32. Arrays of
-        numbers are not copied, so they may be memory-mapped and larger than memory. Tables that
-        hold more than numbers are encoded as files are; a column of the bag ids is left out.
+        numbers are not copied, so they may be memory-mapped and larger than memory. Tables with
+        other values than numbers are encoded like files; a column of the bag ids is left out.
     bag_ids
-        (n,) bag id of every row. An id without priors is an error.
+        (n,) bag id of every row. An id without class shares is an error.
     priors
         Class priors Θ, anything that :meth:`ClassPriors.of` takes. A bag without rows is kept,
         with one warning; see :meth:`present`.
@@ -57,8 +57,8 @@ class Bags(Shown):
     bag_index
         (n,) int64, the position of every row's bag in ``priors``.
     whole_counts
-        (M,) rows that every bag had before rows were selected: of all rows first given, so that a
-        part that was split off knows which share of each bag it is.
+        (M,) rows that every bag had before any were selected or split off. So a part knows which
+        share of each bag it is.
 
     Examples
     --------

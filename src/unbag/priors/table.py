@@ -48,13 +48,13 @@ class ClassPriors(Shown):
     normalize
         Divide every row by its sum, for counts and percentages.
     errors
-        How far the shares may be off: what a constructor of :class:`ShareErrors` gives, or
-        standard errors in shares: (M, K) in the order of ``values``, or by bag and class as a
-        dict or DataFrame. None where the shares are exact.
+        How far the shares may be off: the result of a constructor of :class:`ShareErrors`, or
+        standard errors, as (M, K) in the order of ``values``, or by bag and class as a dict or
+        DataFrame. None if the shares are exact.
     shares_of
-        "rows" where the shares are those of the very rows of the bags, as in a census;
-        "population" where the rows of a bag are a sample and the shares those of the population
-        it comes from; None where nobody knows. Intervals take None as "population".
+        "rows" if the shares count the very rows of the bags, as in a census; "population" if
+        they are those of a population of which the rows are a sample; None if nobody said it.
+        Intervals take None as "population".
 
     Examples
     --------

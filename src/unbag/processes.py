@@ -31,6 +31,7 @@ __all__ = [
 
 T = TypeVar("T")
 _PATIENCE = timedelta(days=30)  # for the first process, which may read files for hours
+_START = timedelta(minutes=5)  # for all processes to be there
 _LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun tells processes
 
 
@@ -262,9 +263,10 @@ def join_launched(device: str) -> Iterator[None]:
         torch.cuda.set_device(local % cards)
         if int(os.environ.get("LOCAL_WORLD_SIZE", "1")) <= cards:
             backend = "cpu:gloo,cuda:nccl"
-    store, rank, size = next(iter(rendezvous("env://")))
-    _store = PrefixStore("unbag", store)
-    dist.init_process_group(backend, store=_store, rank=rank, world_size=size)
+    with _noticing():
+        store, rank, size = next(iter(rendezvous("env://", timeout=_START)))
+        _store = PrefixStore("unbag", store)
+        dist.init_process_group(backend, store=_store, rank=rank, world_size=size)
     try:
         yield
     finally:

@@ -82,6 +82,8 @@ def in_a_group(folder):
     # Work that is no network's is done once.
     clf = UnbagClassifier(THETA, get_method("tables", trees=3, rounds=1), random_state=0)
     found["tables"] = weights(clf.fit(X, ids))
+    clf.set_params(time_limit=1e-9, method=get_method("tables", trees=3, rounds=2))
+    found["limited tables"] = weights(clf.fit(X, ids))
     reported = []
     checkpoint = folder / "checkpoint"
     fit_many([job()], device="cpu", checkpoint=checkpoint, on_finish=reported.append)
@@ -145,7 +147,7 @@ def test_two_processes(tmp_path):
             assert isinstance(found[name], InvalidInputError), found[name]
             assert message in str(found[name])
             assert "unbag.processes.alone()" in str(found[name])
-    for name in ("unseeded", "tables"):
+    for name in ("unseeded", "tables", "limited tables"):
         np.testing.assert_array_equal(first[name], second[name])
     assert (first["found"], second["found"]) == (False, True)
     assert (first["reported"], second["reported"]) == (1, 0)

@@ -56,8 +56,7 @@ def evaluate(**options: Any) -> None:
         if options["as_json"]:
             print_json(result.to_dict())
             return
-        told = result.evaluation.warnings  # printed with it
-        print_notes(result.notes, [text for text in result.warnings if text not in told])
+        print_notes(result.notes, result.warnings)
         say(f"{result.evaluation}\n\n{result.verdict}")
         if result.report is not None:
             say(f"\nReport: {result.report}")
@@ -72,8 +71,8 @@ def evaluate(**options: Any) -> None:
 def predict(**options: Any) -> None:
     """Predict the class of every row of a file of any size.
 
-    The output holds the key, the predicted class and the probability of every class. If a run was
-    stopped, the same command continues it.
+    The output has the key, the class and the probability of each. A run that was stopped goes on
+    when the command is given again.
 
     Example: unbag predict model rows.parquet --key id --output predictions.parquet
     """

@@ -80,27 +80,27 @@ def evaluate_predictions(
     test_prior : array of shape (K,) or dict, optional
         π; by default the pooled prior of these rows.
     probabilities : array of shape (n, K), optional
-        Predicted probabilities, for log-loss, Brier score and ROC. The intervals of these are
-        those of a sample of a population, so they are too wide with ``shares_of="rows"``.
+        Predicted probabilities, for log-loss, Brier score and ROC. Their intervals are those of
+        rows drawn freely: too wide for exact counts.
     cost : array of shape (K, K), optional
         Cost of predicting class k (column) where the class is y (row).
     level : float, default=0.95
-        Confidence level of the intervals.
+        Of the intervals.
     shares_of : {"rows", "population"}, optional
-        "rows" if the shares count these very rows, as in a census; intervals are then narrower.
-        "population" if the rows of a bag are a sample of a population with these shares. By
-        default as the priors say, else "population".
+        "rows" where the shares are those of these very rows, as in a census, so that intervals are
+        narrower; "population" where the rows of a bag were drawn from a population with these
+        shares. By default as the priors say, else "population".
     inverse : {"size-weighted", "pseudo-inverse", "least-variance"}
     by : array of shape (n,), optional
-        The group of every row, such as the sex of a person. ``groups`` then has accuracy, recall
-        and class shares of each group, with intervals that hold for all groups at once.
+        A group of every row, such as the sex of a person: ``groups`` then has accuracy, recall and
+        class shares of each, with intervals that hold for all groups at once.
     labels : array of shape (n,), optional
-        The classes of rows where they are known, and None or NaN elsewhere. Draw these rows at
-        random. They narrow the intervals, count more if bags differ, and tell whether the bags
-        are right: ``labelled`` has what they say by themselves.
+        Classes of rows where they are known, and None or NaN elsewhere; these rows are to be drawn
+        at random. They narrow the intervals, count for more where bags differ, and tell whether
+        the bags are right: ``labelled`` has what they say by themselves.
     row_ids : array of shape (n,), optional
-        The same id for rows that are the same record, also in different bags. The variance is
-        then that of records.
+        The same id for rows that are the same record, in whatever bags: the variance is then
+        clustered by record.
     sampling, prior_errors : optional
         Replaced by ``shares_of`` and by the ``errors`` of :class:`ClassPriors`.
 
@@ -305,7 +305,8 @@ def evaluate(
         X = rows if last is estimator else X
     predicted = estimator.predict(X)
     if priors is None and hasattr(last, "output_prior_"):  # other libraries' priors are no tables
-        priors = last.known_priors_ if default_priors is None else default_priors
+        default_priors = last.priors if default_priors is None else default_priors
+        priors = last.priors_ if default_priors is None else default_priors
         test_prior = last.test_prior if test_prior is None else test_prior
     priors = default_priors if priors is None else priors
     if priors is None:

@@ -42,7 +42,7 @@ def fit_many(
     its fit says so, and the other jobs go on.
 
     Where there is a group of processes of torch.distributed, they train together: all of them call
-    this with the same arguments and get the same fits (see :doc:`/guide/processes`).
+    this with the same arguments and get the same fits.
 
     Parameters
     ----------

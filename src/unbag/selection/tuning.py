@@ -57,11 +57,11 @@ def tune(
 ) -> TuningResult:
     """Choose method and hyperparameters without labels, and evaluate the choice on untouched rows.
 
-    Rows are split into three parts; equal rows stay together. Trials are trained on the first part
-    and scored on the second. The winner is fitted again on both, and evaluated on the third.
-    ``at_once`` trials are trained together. Each is first trained for a quarter of its epochs, and
-    given up if it is then worse than the median of the others. The first trial is the estimator as
-    it is. It is never given up, so the result never has a worse score.
+    Rows are split in three, equal rows together: trials are trained on the first part and scored
+    on the second; the winner is fitted again on both, and evaluated on the third. Trials run
+    ``at_once`` as stacks. Each is first trained for a quarter of its epochs, and given up where it
+    is worse than the median of the others there. The first trial is the estimator as it is given,
+    and is never given up, so that a search can only gain on its score.
 
     Parameters
     ----------
@@ -82,9 +82,9 @@ def tune(
     storage : str or None
         Address of an Optuna storage: a SQLite file by default, a database server for several
         machines, None for memory only. A search that was killed goes on from it. With a file, which
-        serves one search at a time, the result is the same as without the kill.
+        serves one search at a time, its result is that of one that was not killed.
     study_name : str, optional
-        By default a name made from the data and the search, so that two searches never mix.
+        By default a name made from the data and the search, so that others never meet.
     at_once : int, default=8
     random_state : int, default=0
         Seed of splits, of the search and of every model.

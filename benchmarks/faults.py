@@ -16,7 +16,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,20 +55,19 @@ def measure(
         shim = Path(place) / "shim.so"
         subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, HERE / "shim.c", "-ldl"], check=True)
         if not record["hostile"]:
-            record["hostile"] = run("hostile.py")
+            (record["hostile"],) = run("hostile.py")
             yield record
-        for i, command in enumerate(COMMANDS):
-            if command not in record["kills"]:
-                each = kills_of(list(COMMANDS), kills)[command]
-                record["kills"][command] = run("kills.py", command, folder, each, seed + i)
-                yield record
-        for command in sorted(COMMANDS, key=lambda name: name.startswith("tune")):
-            if command not in record["faults"]:
-                most = search_points if command.startswith("tune") else points
-                found = run("sweep.py", command, folder, most, LD_PRELOAD=str(shim))
-                record["faults"][command] = found
-                yield record
-    yield record
+        each = kills_of(list(COMMANDS), kills)
+        left = [f"{name}={each[name]}" for name in COMMANDS if name not in record["kills"]]
+        for found in run("kills.py", folder, *left, FAULT_SEED=str(seed)):
+            record["kills"][found["command"]] = found
+            yield record
+        most = {name: search_points if name.startswith("tune") else points for name in COMMANDS}
+        left = [f"{name}={most[name]}" for name in sorted(most, key=most.get, reverse=True)
+                if name not in record["faults"]]  # fmt: skip
+        for found in run("sweep.py", folder, *left, LD_PRELOAD=str(shim)):
+            record["faults"][found["command"]] = found
+            yield record
 
 
 def kills_of(commands: list[str], kills: int) -> dict[str, int]:
@@ -79,21 +77,22 @@ def kills_of(commands: list[str], kills: int) -> dict[str, int]:
     return each | {commands[-1]: kills - sum(each.values()) + each[commands[-1]]}
 
 
-def run(program: str, *arguments: object, **environment: str) -> Record:
-    start = time.perf_counter()
-    ended = subprocess.run(
+def run(program: str, *arguments: object, **environment: str) -> Iterator[Record]:
+    """Give each line of JSON that a program prints."""
+    with subprocess.Popen(
         [sys.executable, str(HERE / program), *map(str, arguments)],
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
-        check=False,
-    )
+    ) as ended:
+        for line in ended.stdout:
+            if line.startswith("{"):
+                found = json.loads(line)
+                for problem in found["wrong"]:
+                    print(found.get("command", program), problem, file=sys.stderr)
+                yield found
     if ended.returncode != 0:
-        raise SystemExit(f"{program} {arguments}: {ended.stderr[-3000:]}")
-    found = json.loads(ended.stdout.splitlines()[-1])
-    for problem in found["wrong"]:
-        print(*arguments[:1], problem, file=sys.stderr)
-    return found | {"seconds": round(time.perf_counter() - start)}
+        raise SystemExit(f"{program} ended with {ended.returncode}")
 
 
 def table(record: Record) -> str:

@@ -1,12 +1,12 @@
 """Kill commands at random moments, and run them again: the same result as without.
 
-usage: python kills.py COMMAND FOLDER KILLS SEED
+usage: python kills.py FOLDER COMMAND=KILLS ...
 
 The folder has the files of ``small_files``. Each run is a fork of this process, which has imported
-everything. Signals are SIGKILL, SIGTERM and SIGINT. Prints one JSON object.
+everything. Signals are SIGKILL, SIGTERM and SIGINT. FAULT_SEED draws them and the moments. Prints a
+line of JSON per command.
 """
 
-import json
 import os
 import random
 import signal
@@ -15,14 +15,14 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from sweep import COMMANDS, prepare, remove, result
+from sweep import for_each, prepare, remove, result
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
 def main(name: str, folder: Path, kills: int, seed: int) -> dict:
     command, output = prepare(name, folder)
-    rng, counts, wrong = random.Random(seed), Counter(), []
+    rng, counts, wrong = random.Random(f"{seed} {name}"), Counter(), []
     start = time.perf_counter()
     assert end(begin(command)) == 0
     seconds = time.perf_counter() - start
@@ -69,6 +69,4 @@ def end(child: int) -> int:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    arguments = (sys.argv[1], Path(sys.argv[2]).resolve(), int(sys.argv[3]), int(sys.argv[4]))
-    assert arguments[0] in COMMANDS
-    print(json.dumps(main(*arguments)))  # noqa: T201
+    for_each(main, int(os.environ.get("FAULT_SEED", "0")))

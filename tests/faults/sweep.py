@@ -1,9 +1,10 @@
 """Run commands of which the n-th write, new file, sync, rename, map or allocation fails.
 
-usage: LD_PRELOAD=shim.so python sweep.py COMMAND FOLDER POINTS
+usage: LD_PRELOAD=shim.so python sweep.py FOLDER COMMAND=POINTS ...
 
-The folder has the files of ``small_files``. Each run is a fork of this process, which has imported
-everything. Prints one JSON object: the points per kind, and what was wrong with which.
+The folder has the files of ``small_files``, POINTS is the largest number of points per kind of
+fault. Each run is a fork of this process, which has imported everything. Prints a line of JSON per
+command: the points per kind, and what was wrong with which.
 """
 
 import ctypes
@@ -14,6 +15,7 @@ import pickle
 import re
 import shutil
 import sys
+import time
 import traceback
 import warnings
 from pathlib import Path
@@ -40,7 +42,13 @@ SQLITE = {
 }
 FIT = "--bag district --priors shares.csv --method prop --epochs 2 --width 8 --output made"
 FILES = {"CSV": "rows.csv", "Parquet": "other.parquet", "odd CSV": "odd.csv"}
-COMMANDS = {"export": ("export model --output made.onnx", "made.onnx")}
+COMMANDS = {
+    "export": ("export model --output made.onnx", "made.onnx"),
+    "predict to a folder": (
+        "predict model other.parquet --output made --key city --partition-by city",
+        "made",
+    ),
+}
 for kind, file in FILES.items():
     out = "made.parquet" if kind == "Parquet" else "made.csv"
     COMMANDS |= {
@@ -171,6 +179,16 @@ def forked(shim, command: str, fault) -> dict:
     return pickle.loads(data) if data else {"code": -status, "text": "it crashed", "counts": []}
 
 
+def for_each(measure, *more: object) -> None:
+    """Measure what the arguments of this process name, and print what came of each command."""
+    place, *named = sys.argv[1:]
+    for command, number in (text.split("=") for text in named):
+        start = time.perf_counter()
+        found = measure(command, Path(place).resolve(), int(number), *more)
+        found["seconds"] = round(time.perf_counter() - start)
+        print(json.dumps(found), flush=True)  # noqa: T201
+
+
 def files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
@@ -194,4 +212,4 @@ def remove(folder: Path) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    print(json.dumps(main(sys.argv[1], Path(sys.argv[2]).resolve(), int(sys.argv[3]))))  # noqa: T201
+    for_each(main)

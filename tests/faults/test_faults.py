@@ -33,7 +33,7 @@ def shim(tmp_path_factory):
 
 def sweep(shim: Path, folder: Path, command: str, points: int) -> None:
     environment = {**os.environ, "LD_PRELOAD": str(shim), "OMP_NUM_THREADS": "1"}
-    arguments = [sys.executable, str(HERE / "sweep.py"), command, str(folder), str(points)]
+    arguments = [sys.executable, str(HERE / "sweep.py"), str(folder), f"{command}={points}"]
     ended = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout.splitlines()[-1])
@@ -55,7 +55,7 @@ def test_faults_everywhere(shim, folder, command):
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_kills_at_random_moments(folder, command):
-    arguments = [sys.executable, str(HERE / "kills.py"), command, str(folder), "40", "0"]
+    arguments = [sys.executable, str(HERE / "kills.py"), str(folder), f"{command}=40"]
     ended = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout.splitlines()[-1])

@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unbag import datasets, exceptions, methods, objectives, priors, theory
+    from unbag import datasets, distributed, exceptions, methods, objectives, priors, theory
     from unbag.bags import Bags, make_bags
     from unbag.estimator import UnbagClassifier, export_onnx, load_model
     from unbag.estimator.predictor import predictor
@@ -32,6 +32,7 @@ __all__ = [
     "bag_log_loss",
     "cross_val_predict",
     "datasets",
+    "distributed",
     "estimate_prior",
     "evaluate",
     "evaluate_predictions",
@@ -51,7 +52,7 @@ __all__ = [
 ]
 
 # Where the public names are. They are imported when they are first used: torch takes seconds.
-_MODULES = ("datasets", "exceptions", "methods", "objectives", "priors", "theory")
+_MODULES = ("datasets", "distributed", "exceptions", "methods", "objectives", "priors", "theory")
 _HOMES = {
     "bags": ("Bags", "make_bags"),
     "estimator": ("UnbagClassifier", "export_onnx", "load_model"),

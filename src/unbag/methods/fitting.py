@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -12,6 +13,7 @@ from unbag.bags import Bags
 from unbag.deadline import Deadline
 from unbag.methods.auto import Auto
 from unbag.methods.base import Method, Task, Trainings
+from unbag.methods.elsewhere import fit_elsewhere
 from unbag.methods.job import Job
 from unbag.methods.registry import get_method
 from unbag.processes import Processes, current_processes
@@ -35,6 +37,8 @@ def fit_many(
     checkpoint_seconds: float = 30.0,
     time_limit: float | Deadline | None = None,
     on_finish: Callable[[dict[int, Fit]], None] | None = None,
+    executor: Executor | None = None,
+    stack_size: int | None = None,
 ) -> list[Fit]:
     """Fit many models at once; MLPs of one architecture, batch size and row shape form a stack.
 
@@ -63,6 +67,14 @@ def fit_many(
     on_finish : callable, optional
         Called with fits by position in ``jobs``: as each stack ends, if that ended all its jobs,
         and once at the end for the others. It must keep them: their checkpoints are deleted.
+    executor : concurrent.futures.Executor, optional
+        Trains the jobs: a ``ProcessPoolExecutor``, :func:`unbag.distributed.ray_executor`, that of
+        Dask (``client.get_executor()``) or any other. Jobs are cut into parts, one per worker,
+        which each trains as stacks on its own device. They are sent with their rows.
+        ``checkpoint`` must then be a folder that all workers see; what is in it is not deleted.
+    stack_size : int, optional
+        Jobs that the executor is given at a time; by default as many as give each worker one part
+        (one job at a time where the executor does not tell how many workers it has).
 
     Returns
     -------
@@ -83,6 +95,16 @@ def fit_many(
         raise invalid("jobs", "a sequence of Job", "one Job", "put it in a list.")
     check_choice("precision", precision, PRECISIONS)
     processes = current_processes()
+    if executor is not None:
+        if processes.size > 1:
+            got = f"one in a group of {processes.size} processes"
+            raise invalid("executor", "left out where processes train together", got)
+        for job in jobs:
+            check_job(job)
+        sent: dict[str, Any] = {"device": device, "precision": precision, "test_every": test_every}
+        sent |= {"checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
+        sent["time_limit"] = time_limit.left if isinstance(time_limit, Deadline) else time_limit
+        return fit_elsewhere(fit_many, jobs, executor, stack_size, on_finish, verbose, **sent)
     verbose = verbose and processes.is_first
     deadline = time_limit if isinstance(time_limit, Deadline) else _deadline(time_limit)
     deadline.agree = processes.agree

@@ -26,6 +26,7 @@ MODULES = {  # which names users call, and what they are for
     "unbag.io": "Rows and class shares from files.",
     "unbag.datasets": "The six benchmark datasets of the paper.",
     "unbag.theory": "The bound on the estimation error.",
+    "unbag.callbacks": "What is told while models are trained, and loggers.",
     "unbag.distributed": "Executors of clusters.",
     "unbag.mlflow": "What MLflow calls.",
     "unbag.exceptions": "Errors and warnings.",

@@ -9,13 +9,13 @@ from unbag.methods import Job, fit_many
 
 X, y = load_digits(return_X_y=True)
 theta = unbag.priors.asymmetric(n_classes=10, random_state=0)
-bags = unbag.make_bags(X.astype("float32") / 16, y, theta, random_state=0)
+bags = unbag.make_bags(X / 16, y, theta, random_state=0)
 methods = ["u-prr", "prop", "matched-likelihood", "unbiased"]
 jobs = [Job(bags, methods[seed % 4], seed=seed, epochs=5) for seed in range(64)]
 
 with unbag.distributed.ray_executor(max_workers=2) as executor:
-    there = fit_many(jobs, executor=executor)
-here = fit_many(jobs)
+    there = fit_many(jobs, executor=executor, precision="float64")
+here = fit_many(jobs, precision="float64")
 
 differences = [
     max(

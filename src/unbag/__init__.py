@@ -4,7 +4,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unbag import datasets, distributed, exceptions, methods, objectives, priors, theory
+    from unbag import (
+        callbacks,
+        datasets,
+        distributed,
+        exceptions,
+        methods,
+        objectives,
+        priors,
+        theory,
+    )
     from unbag.bags import Bags, make_bags
     from unbag.estimator import UnbagClassifier, export_onnx, load_model
     from unbag.estimator.predictor import predictor
@@ -30,6 +39,7 @@ __all__ = [
     "UnbagClassifier",
     "__version__",
     "bag_log_loss",
+    "callbacks",
     "cross_val_predict",
     "datasets",
     "distributed",
@@ -52,7 +62,16 @@ __all__ = [
 ]
 
 # Where the public names are. They are imported when they are first used: torch takes seconds.
-_MODULES = ("datasets", "distributed", "exceptions", "methods", "objectives", "priors", "theory")
+_MODULES = (
+    "callbacks",
+    "datasets",
+    "distributed",
+    "exceptions",
+    "methods",
+    "objectives",
+    "priors",
+    "theory",
+)
 _HOMES = {
     "bags": ("Bags", "make_bags"),
     "estimator": ("UnbagClassifier", "export_onnx", "load_model"),

@@ -1,6 +1,7 @@
 """Errors and warnings of unbag; every error a user can meet derives from :class:`UnbagError`."""
 
 __all__ = [
+    "CallbackError",
     "ConditioningWarning",
     "DiscardedWorkWarning",
     "DownloadError",
@@ -88,6 +89,10 @@ class MissingDependencyError(UnbagError, ImportError):
 
 class DownloadError(UnbagError, RuntimeError):
     """A server did not give a file, or gave another one than expected."""
+
+
+class CallbackError(UnbagError, RuntimeError):
+    """A callback failed; the error that it met is the cause of this one."""
 
 
 class WorkerLostError(UnbagError, RuntimeError):

@@ -49,3 +49,18 @@ def test_predictions_are_those_of_this_process(name, package, tmp_path):
     difference = re.search(r"2000 rows; largest difference from this process: (\S+)", printed)
     assert difference, printed
     assert float(difference[1]) < 1e-6
+
+
+def test_64_jobs_on_two_workers_of_ray_are_those_of_one_process(tmp_path):
+    printed = run_example("many_fits.py", "ray", tmp_path)
+    assert "64 models; the same class for 100.00% of the rows or more" in printed
+    difference = re.search(r"largest difference from one process: (\S+)", printed)
+    assert float(difference[1]) < 1e-6
+
+
+def test_three_loggers_have_the_same_curve(tmp_path):
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    printed = run_example("tracking.py", "mlflow", tmp_path)
+    assert "status in MLflow: FINISHED All 5 epochs were run." in printed
+    difference = re.search(r"5 epochs; largest difference between the three: (\S+)", printed)
+    assert float(difference[1]) < 1e-6

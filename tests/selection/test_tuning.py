@@ -287,25 +287,6 @@ def test_an_ended_search_is_not_done_again(bags, tmp_path, scored):
     assert len(scored) == before
 
 
-def test_trials_of_other_machines_are_left_to_them(bags, monkeypatch, tmp_path):
-    """What the address of a server leads to is a file here."""
-    storage = f"sqlite:///{tmp_path}/study.db"
-    inner = optuna.create_study
-    monkeypatch.setattr(
-        optuna, "create_study", lambda **given: inner(**{**given, "storage": storage})
-    )
-    with monkeypatch.context() as patched:
-        patched.setattr("unbag.selection.tuning.fit_many", lambda *_, **__: stop())
-        with pytest.raises(Killed):
-            run(bags, storage="mysql://server/trials", n_trials=2, at_once=2)
-    result = run(bags, storage="mysql://server/trials", n_trials=2, at_once=2)
-    assert [trial["number"] for trial in result.trials] == [2, 3]
-
-
-def stop():
-    raise Killed
-
-
 def test_other_data_under_the_same_name_is_refused(bags, tmp_path):
     storage = f"sqlite:///{tmp_path}/study.db"
     run(bags, storage=storage, study_name="mine", n_trials=1)
@@ -352,8 +333,8 @@ def test_a_search_in_which_all_fails(bags):
         ({"search": {}}, "search must be a dict of at least one parameter"),
         ({"n_trials": 0}, "n_trials must be"),
         (
-            {"storage": "nowhere"},
-            r"storage must be the address of an Optuna storage, got one that cannot be o",
+            {"storage": "nowhere://trials"},
+            r"storage must be a storage of Optuna, got one that cannot be o",
         ),
         ({"n_trials": 1.5}, "n_trials must be a whole number"),
         ({"at_once": 0}, "at_once must be a whole number of at least 1"),

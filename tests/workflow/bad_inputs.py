@@ -426,7 +426,7 @@ BAD_INPUTS = [
     BadInput("options", "a test prior with a class twice", f"{FIT} --test-prior yes=0.3,yes=0.7"),
     BadInput("options", "no trials", TUNE.replace("--trials 1", "--trials 0")),
     BadInput("options", "an unknown scoring", f"{TUNE} --scoring error"),
-    BadInput("options", "a bad storage address", f"{TUNE} --storage nowhere"),
+    BadInput("options", "a storage that holds something else", f"{TUNE} --storage shares.csv"),
     BadInput(
         "options",
         "a storage that cannot be reached",

@@ -194,7 +194,7 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
     "scoring": option(str, "How models are ranked: by accuracy or likelihood.", group=_TRAINING),
     "storage": option(
         str | None,
-        "The address of an Optuna storage that several machines share.",
+        "A file such as /shared/trials.log, or a database, that several machines share.",
         False,
         group=_TRAINING,
     ),

@@ -1,6 +1,7 @@
 """UnbagClassifier: the methods as a scikit-learn classifier."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,6 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import nn
 
 from unbag.bags import Bags
+from unbag.callbacks import Callback
 from unbag.estimator.hub import OnHub
 from unbag.estimator.job import ClassifierJob
 from unbag.estimator.moved import naming_new_places, refuse_settings_of_methods
@@ -91,6 +93,9 @@ class UnbagClassifier(Predicting, OnHub):
         fit any more is left out, and the model is the best so far. None means no limit.
     checkpoint : path, default=None
         A folder from which a fit that was killed goes on, with the same result.
+    callbacks : sequence of unbag.callbacks.Callback, default=None
+        Told of every epoch, of stages and of the end, such as
+        ``[unbag.callbacks.JsonLinesLogger("run.jsonl")]``.
     verbose : bool, default=False
         Show a progress bar with the time left.
     random_state : int, Generator, RandomState or None, default=None
@@ -168,6 +173,7 @@ class UnbagClassifier(Predicting, OnHub):
         warm_start: bool = False,
         time_limit: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        callbacks: Sequence[Callback] | None = None,
         verbose: bool = False,
         random_state: Any = None,
     ) -> None:
@@ -194,6 +200,7 @@ class UnbagClassifier(Predicting, OnHub):
         self.warm_start = warm_start
         self.time_limit = time_limit
         self.checkpoint = checkpoint
+        self.callbacks = callbacks
         self.verbose = verbose
         self.random_state = random_state
 
@@ -377,6 +384,7 @@ class UnbagClassifier(Predicting, OnHub):
             verbose=self.verbose,
             checkpoint=self.checkpoint,
             time_limit=self.time_limit,
+            callbacks=self.callbacks,
         )
         return self.take(job, fit)
 

@@ -37,7 +37,7 @@ FORMAT = "unbag-model"
 FORMAT_VERSION = 1
 # Kept elsewhere in the folder, or, as a path could be anyone's, not at all.
 ERROR_FIELDS = ("variances", "weights")  # of ShareErrors
-NO_SETTINGS = ("priors", "test_prior", "checkpoint")
+NO_SETTINGS = ("priors", "test_prior", "checkpoint", "callbacks")
 NOT_PLAIN = ("loss", "model", "random_state", "learner")  # may be objects that have no plain value
 _TEXTS = ("method", "loss", "model", "batching", "device", "precision")
 _TEXTS_OR_NONE = ("learner",)

@@ -1,21 +1,25 @@
 """Fit many models at once: the methods of all jobs go through their trainings in step."""
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import torch
 from threadpoolctl import threadpool_limits
 
 from unbag.bags import Bags
+from unbag.callbacks import Callback, check_callbacks
 from unbag.deadline import Deadline
 from unbag.methods.auto import Auto
 from unbag.methods.base import Method, Task, Trainings
 from unbag.methods.elsewhere import fit_elsewhere
 from unbag.methods.job import Job
 from unbag.methods.registry import get_method
+from unbag.methods.telling import Telling
 from unbag.processes import Processes, current_processes
 from unbag.progress import StageProgress
 from unbag.training import PRECISIONS, Fit, Replica, train
@@ -39,6 +43,7 @@ def fit_many(
     on_finish: Callable[[dict[int, Fit]], None] | None = None,
     executor: Executor | None = None,
     stack_size: int | None = None,
+    callbacks: Sequence[Callback] | None = None,
 ) -> list[Fit]:
     """Fit many models at once; MLPs of one architecture, batch size and row shape form a stack.
 
@@ -75,6 +80,8 @@ def fit_many(
     stack_size : int, optional
         Jobs that the executor is given at a time; by default as many as give each worker one part
         (one job at a time where the executor does not tell how many workers it has).
+    callbacks : sequence of unbag.callbacks.Callback, optional
+        Told of every epoch, stage and end; with an executor of ends alone.
 
     Returns
     -------
@@ -95,6 +102,7 @@ def fit_many(
         raise invalid("jobs", "a sequence of Job", "one Job", "put it in a list.")
     check_choice("precision", precision, PRECISIONS)
     processes = current_processes()
+    telling = Telling(check_callbacks(callbacks) if processes.is_first else ())
     if executor is not None:
         if processes.size > 1:
             got = f"one in a group of {processes.size} processes"
@@ -104,7 +112,13 @@ def fit_many(
         sent: dict[str, Any] = {"device": device, "precision": precision, "test_every": test_every}
         sent |= {"checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
         sent["time_limit"] = time_limit.left if isinstance(time_limit, Deadline) else time_limit
-        return fit_elsewhere(fit_many, jobs, executor, stack_size, on_finish, verbose, **sent)
+
+        def end(fits: dict[int, Fit]) -> None:
+            telling.end_jobs(fits)
+            if on_finish is not None:
+                on_finish(fits)
+
+        return fit_elsewhere(fit_many, jobs, executor, stack_size, end, verbose, **sent)
     verbose = verbose and processes.is_first
     deadline = time_limit if isinstance(time_limit, Deadline) else _deadline(time_limit)
     deadline.agree = processes.agree
@@ -118,7 +132,7 @@ def fit_many(
         "checkpoint_seconds": checkpoint_seconds,
     }
     with processes.together():
-        return _fit_together(jobs, options, processes, on_finish)
+        return _fit_together(jobs, options, processes, on_finish, telling)
 
 
 def _fit_together(
@@ -126,20 +140,24 @@ def _fit_together(
     options: dict[str, Any],
     processes: Processes,
     on_finish: Callable[[dict[int, Fit]], None] | None,
+    telling: Telling,
 ) -> list[Fit]:
     deadline = options["deadline"]
     running = [_Running(job, method) for job, method in map(check_job, jobs)]
-    report = _Report(running, on_finish if processes.is_first else None)
+    report = _Report(running, on_finish if processes.is_first else None, telling)
     while waiting := [i for i, job in enumerate(running) if job.fit is None]:
         for i in waiting:
-            _run_tasks(running[i], options["verbose"], deadline, processes)
+            tell = partial(telling.end_task, i)
+            _run_tasks(running[i], options["verbose"], deadline, processes, tell)
         waiting = [i for i in waiting if running[i].fit is None]
         owners = [i for i in waiting for _ in running[i].wanted]
         replicas = [replica for i in waiting for replica in running[i].wanted]
         if replicas:
             report.begin_stage(owners)
+            telling.begin_stage(owners, replicas)
             with deadline.stage():
-                train(replicas, on_finish=report.end_stack, **options)
+                train(replicas, on_finish=report.end_stack, on_epoch=telling.on_epoch, **options)
+        telling.end_jobs({i: job.fit for i, job in enumerate(running) if job.fit is not None})
     report.end()
     return [job.fit for job in running if job.fit is not None]
 
@@ -177,7 +195,13 @@ def _deadline(time_limit: float | None) -> Deadline:
     return Deadline(time_limit)
 
 
-def _run_tasks(job: "_Running", verbose: bool, deadline: Deadline, processes: Processes) -> None:
+def _run_tasks(
+    job: "_Running",
+    verbose: bool,
+    deadline: Deadline,
+    processes: Processes,
+    tell: Callable[[str, float], None],
+) -> None:
     """Do what a job wants, until it wants replicas that there is time for, or has ended."""
     while job.fit is None:
         if job.wanted and any(deadline.has_time_for(r.time_needed) for r in job.wanted):
@@ -190,8 +214,10 @@ def _run_tasks(job: "_Running", verbose: bool, deadline: Deadline, processes: Pr
                 results.append(None)
                 continue
             # Products of small matrices are slower on several threads, which wait for each other.
+            began = time.monotonic()
             with deadline.stage(), StageProgress(task.stage, verbose), threadpool_limits(1):
                 results.append(processes.once(task.run))
+            tell(task.stage, time.monotonic() - began)
         if results:
             job.receive(results)
 
@@ -235,9 +261,13 @@ class _Report:
     """
 
     def __init__(
-        self, running: list[_Running], on_finish: Callable[[dict[int, Fit]], None] | None
+        self,
+        running: list[_Running],
+        on_finish: Callable[[dict[int, Fit]], None] | None,
+        telling: Telling,
     ) -> None:
         self._running = running
+        self._telling = telling
         self._on_finish = on_finish
         self._unreported = set(range(len(running)))
         self._held: list[Callable[[], None]] = []  # delete checkpoints that are still needed
@@ -252,6 +282,7 @@ class _Report:
     def end_stack(self, ended: dict[int, Fit], delete_checkpoint: Callable[[], None]) -> None:
         """Let each job whose replicas have all ended go on to what it wants next."""
         self._received |= ended
+        self._telling.end_stack(ended)
         jobs = {self._owners[place] for place in ended}
         for i in sorted(jobs):
             places = [place for place, owner in enumerate(self._owners) if owner == i]

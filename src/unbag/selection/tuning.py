@@ -1,5 +1,7 @@
 """Search over methods and hyperparameters without a label, by Optuna on the stacked engine."""
 
+import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from unbag.bags import Bags
+from unbag.callbacks import Callback, End, Trial, check_callbacks, tell
 from unbag.estimator import UnbagClassifier
 from unbag.evaluation import evaluate
 from unbag.exceptions import InvalidInputError, TrainingDivergedError
@@ -16,6 +19,7 @@ from unbag.identity import hash_rows
 from unbag.methods import METHODS, Method, fit_many, get_method, shortened
 from unbag.selection.result import TuningResult
 from unbag.selection.scorers import accuracy_scorer, likelihood_scorer
+from unbag.selection.sharing import Workers, open_storage
 from unbag.validation import check_choice, check_number, import_optional, invalid
 
 __all__ = ["DEFAULT_SEARCH", "tune"]
@@ -35,6 +39,7 @@ SCORERS: dict[str, Callable[[Any, Bags], float]] = {
     "likelihood": likelihood_scorer,
 }
 _OF_METHOD = "method__"  # before the settings of methods
+POLL = 1.0  # seconds between two looks at what other processes still do
 _FIRST_LOOK = 0.25  # of the epochs, after which a trial may be given up
 _ROUND = "outcomes of the round from trial "  # before the number of its first trial
 
@@ -49,7 +54,7 @@ def tune(
     scoring: str = "likelihood",
     validation_size: float = 0.2,
     evaluation_size: float = 0.2,
-    storage: str | None = "sqlite:///unbag-tune.db",
+    storage: Any = "sqlite:///unbag-tune.db",
     study_name: str | None = None,
     at_once: int = 8,
     random_state: int = 0,
@@ -79,10 +84,13 @@ def tune(
         The bag likelihood, a proper score of probabilities, or the label-free accuracy.
     validation_size, evaluation_size : float, default=0.2
         Shares of the rows.
-    storage : str or None
-        Address of an Optuna storage: a SQLite file by default, a database server for several
-        machines, None for memory only. A search that was killed goes on from it. With a file, which
-        serves one search at a time, its result is that of one that was not killed.
+    storage : str, path, Optuna storage or None
+        Where trials are kept, so that a search that was killed goes on; None for memory only. By
+        default a SQLite file, which serves one process; the result is then the same as without the
+        kill. With a path such as ``"/shared/trials.log"`` (Optuna's ``JournalStorage``), the
+        address of a database server, or another storage of Optuna, the same call on several
+        machines is one search: each trial is trained by one of them, trials of a process that was
+        killed are taken over by others after a minute, and all return the same model.
     study_name : str, optional
         By default a name made from the data and the search, so that others never meet.
     at_once : int, default=8
@@ -107,6 +115,7 @@ def tune(
     if validation_size + evaluation_size >= 1:
         got = f"{validation_size + evaluation_size:g} with evaluation_size"
         raise invalid("validation_size", "below 1 together with evaluation_size", got)
+    callbacks = check_callbacks(estimator.callbacks)
     if estimator.priors is None:
         raise invalid("estimator", "an UnbagClassifier with priors", "priors=None")
     bags = X if isinstance(X, Bags) else Bags(X, y, estimator.priors)
@@ -116,28 +125,32 @@ def tune(
     digest = _fingerprint(parts, space, scoring, estimator, random_state)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
+        opened, is_shared = open_storage(optuna, storage)
         study = optuna.create_study(
-            storage=storage,
+            storage=opened,
             study_name=study_name or f"unbag-{digest[:12]}",
             direction="maximize",
             load_if_exists=True,
             sampler=CountedSampler(random_state),
             pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0),
         )
+    except InvalidInputError:
+        raise
     except Exception as error:  # noqa: BLE001 — every kind of storage has its errors
         got = f"one that cannot be opened ({str(error).splitlines()[0]})"
-        remedy = "give a file, for example: sqlite:///trials.db"
-        raise invalid("storage", "the address of an Optuna storage", got, remedy) from None
+        remedy = "give a file, for example: trials.log or sqlite:///trials.db"
+        raise invalid("storage", "a storage of Optuna", got, remedy) from None
     if study.user_attrs.get("fingerprint", digest) != digest:
         message = f"The study {study.study_name!r} is of other data or another search; name a new."
         raise InvalidInputError(message)
     study.set_user_attr("fingerprint", digest)
-    searching = _Search(optuna, study, space, estimator, parts, SCORERS[scoring], random_state)
-    searching.settle()
-    is_shared = isinstance(storage, str) and not storage.startswith("sqlite")
-    searching.abandoned = [] if is_shared else searching.running()
-    while (missing := n_trials - searching.n_done()) > 0:
-        searching.run(min(at_once, missing), verbose)
+    given = (space, estimator, parts, SCORERS[scoring], random_state, callbacks)
+    searching = _Search(optuna, study, *given)
+    if is_shared:
+        with Workers(optuna, study) as workers:
+            searching.search_together(workers, n_trials, at_once, verbose)
+    else:
+        searching.search_alone(n_trials, at_once, verbose)
 
     complete = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
     if not complete:
@@ -146,6 +159,11 @@ def tune(
     chosen = searching.make(best.params)
     chosen.fit_bags(both)
     report = evaluate(chosen, untouched)
+    accuracy = report.accuracy
+    values = {"score": float(best.value), "accuracy": float(accuracy)}
+    values |= {"accuracy_low": accuracy.low, "accuracy_high": accuracy.high}
+    reason = f"The best of {len(study.trials)} trials."
+    tell(callbacks, End(0, "tune", reason, dict(best.params), values))
     return TuningResult(
         best_params=dict(best.params),
         best_score=float(best.value),
@@ -183,15 +201,48 @@ class _Search:
     parts: tuple[Bags, ...]
     scorer: Callable[[Any, Bags], float]
     seed: int
+    callbacks: Sequence[Callback] = ()
     abandoned: list[Any] = field(default_factory=list)  # trials that a killed process began
 
-    def n_done(self) -> int:
-        """Trials that ended; those of a killed process stay open and are not counted."""
-        return sum(t.state.is_finished() for t in self.study.trials)
+    def search_alone(self, n_trials: int, at_once: int, verbose: bool) -> None:
+        """Go on until so many trials have ended, with those first that a killed process began."""
+        states = self.optuna.trial.TrialState
+        self.settle()
+        self.abandoned = [t for t in self.study.trials if t.state == states.RUNNING]
+        while (missing := n_trials - self._n_ended(n_trials)) > 0:
+            asked = [self._next_trial() for _ in range(min(at_once, missing))]
+            self.run(asked, verbose)
 
-    def running(self) -> list[Any]:
-        """Trials that were begun and have not ended."""
-        return [t for t in self.study.trials if t.state == self.optuna.trial.TrialState.RUNNING]
+    def search_together(self, workers: Workers, n_trials: int, at_once: int, verbose: bool) -> None:
+        """Go on, beside other processes, until trials 0 to ``n_trials`` - 1 have ended."""
+        waiting = self.optuna.trial.TrialState.WAITING
+        while True:
+            self.settle()
+            workers.take_over()
+            trials = self.study.get_trials(deepcopy=False)
+            queued = sum(t.state == waiting for t in trials[:n_trials])
+            free = max(0, n_trials - len(trials)) + queued
+            asked = [self.study.ask() for _ in range(min(at_once, free))]
+            mine = [trial for trial in asked if trial.number < n_trials]
+            for trial in mine:
+                workers.begin(trial)
+            for trial in asked:
+                if trial.number >= n_trials:  # others were faster; it waits for a longer search
+                    workers.give_back(trial)
+            for trial in mine:
+                if trial.number > 0:
+                    self._suggest(trial)
+            if mine:
+                self.run(mine, verbose)
+            elif self._n_ended(n_trials) >= n_trials:
+                return
+            else:
+                time.sleep(POLL)
+
+    def _n_ended(self, n_trials: int) -> int:
+        """Trials that ended; those of a killed process stay open and are not counted."""
+        trials = self.study.get_trials(deepcopy=False)[:n_trials]
+        return sum(t.state.is_finished() for t in trials)
 
     def make(self, params: Mapping[str, Any]) -> UnbagClassifier:
         """Return the estimator of a trial."""
@@ -201,14 +252,14 @@ class _Search:
 
     def settle(self) -> None:
         """Tell the study the outcomes that are kept, where it was not told before a kill."""
+        open_ = {t.number for t in self.study.trials if not t.state.is_finished()}
         for name, outcomes in self.study.user_attrs.items():
             if name.startswith(_ROUND):
-                self._tell(outcomes)
+                self._tell({n: outcome for n, outcome in outcomes.items() if int(n) in open_})
 
-    def run(self, count: int, verbose: bool) -> None:
-        """Ask for trials, train them for a quarter of their epochs, then the survivors whole."""
+    def run(self, asked: Sequence[Any], verbose: bool) -> None:
+        """Train trials for a quarter of their epochs, then the survivors whole."""
         states = self.optuna.trial.TrialState
-        asked = [self._next_trial() for _ in range(count)]
         outcomes: dict[int, tuple[str, float | None]] = {}
         survivors = []
         for trial, score in self._scores(
@@ -244,7 +295,10 @@ class _Search:
     def _tell(self, outcomes: Mapping[Any, tuple[str, float | None]]) -> None:
         for number, (state, score) in outcomes.items():
             told = self.optuna.trial.TrialState[state]
-            self.study.tell(int(number), score, state=told, skip_if_finished=True)
+            with contextlib.suppress(self.optuna.exceptions.UpdateFinishedTrialError):
+                self.study.tell(int(number), score, state=told, skip_if_finished=True)
+            params = self.study.trials[int(number)].params
+            tell(self.callbacks, Trial(int(number), params, score, state))
 
     def _scores(
         self, candidates: Sequence[tuple[Any, UnbagClassifier]], share: float, verbose: bool
@@ -343,4 +397,5 @@ def _fingerprint(
     return fingerprint(space, scoring, seed, rows, settings)
 
 
-_NO_RESULT = ("verbose", "checkpoint", "random_state")  # trials have that of the search
+# Trials have the random state of the search.
+_NO_RESULT = ("verbose", "checkpoint", "random_state", "callbacks")

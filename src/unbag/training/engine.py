@@ -174,6 +174,7 @@ class Stack:
         checkpoint: Checkpoint | None = None,
         checkpoint_seconds: float = 30.0,
         deadline: Deadline | None = None,
+        on_epoch: Callable[[int, int, dict[str, float]], None] | None = None,
     ) -> list[Fit]:
         """Train to the end, or to a deadline; return the fits in the order of the replicas."""
         deadline = deadline or Deadline()
@@ -187,6 +188,9 @@ class Stack:
             if not (last or deadline.has_time_for(1)):
                 self._end_all(epoch + 1)
             progress.advance(len(self.replicas), self.history.describe_last())
+            for r, place in enumerate(self.order if on_epoch is not None else ()):
+                if on_epoch is not None and self.ended[r] in (0, epoch + 1):
+                    on_epoch(place, epoch + 1, self.history.last(r))
             over = not bool(self.state["active"].any())
             due = time.monotonic() - saved > checkpoint_seconds
             if checkpoint is not None and (due or last or over):

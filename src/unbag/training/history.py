@@ -1,5 +1,7 @@
 """What was recorded in every epoch of a stack, on the CPU."""
 
+import math
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -48,6 +50,15 @@ class History:
             column = values[:n_epochs, replica].to(torch.float64, copy=True).numpy()
             columns[name] = column[:, :n_bags] if column.ndim == 3 else column
         return columns
+
+    def last(self, replica: int) -> dict[str, float]:
+        """Numbers of the last epoch of one replica, without those that are no number."""
+        values = {
+            name: column[self.n_epochs - 1, replica].item()
+            for name, column in self._columns.items()
+            if column.ndim == 2
+        }
+        return {name: value for name, value in values.items() if math.isfinite(value)}
 
     def describe_last(self) -> str:
         """Say how the last epoch went, in the mean of the replicas."""

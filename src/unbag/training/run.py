@@ -122,6 +122,7 @@ def train(
     checkpoint_seconds: float = 30.0,
     deadline: Deadline | None = None,
     on_finish: Callable[[dict[int, Fit], Callable[[], None]], None] | None = None,
+    on_epoch: Callable[[int, int, dict[str, float]], None] | None = None,
 ) -> list[Fit]:
     """Train many models, as few stacks as possible; one model is a stack of one.
 
@@ -148,6 +149,8 @@ def train(
     on_finish : callable, optional
         Called as each stack ends, with its fits by position in ``replicas``, and with a function
         that deletes the checkpoint of that stack, to be called once the fits are kept elsewhere.
+    on_epoch : callable, optional
+        Called with the position of a replica, the epoch that it has run, from 1, and its values.
 
     Returns
     -------
@@ -185,7 +188,9 @@ def train(
             try:
                 with _few_threads(part[0], resolved):
                     stack = Stack(part, resolved, precision, test_every, processes)
-                    results = stack.run(progress, saved, checkpoint_seconds, deadline.part(share))
+                    told = None if on_epoch is None else _of_members(on_epoch, members)
+                    limit_of_stack = deadline.part(share)
+                    results = stack.run(progress, saved, checkpoint_seconds, limit_of_stack, told)
             except torch.cuda.OutOfMemoryError:
                 if len(members) == 1 or processes.size > 1:  # others may have enough
                     raise
@@ -229,6 +234,13 @@ def _check_alike(part: Sequence[Replica], processes: Processes) -> None:
 def _settings(replica: Replica, device: torch.device) -> dict[str, Any]:
     names = ("batch_size", "batching", "learning_rate", "weight_decay")
     return {**{name: getattr(replica, name) for name in names}, "device": str(device)}
+
+
+def _of_members(
+    on_epoch: Callable[[int, int, dict[str, float]], None], members: Sequence[int]
+) -> Callable[[int, int, dict[str, float]], None]:
+    """Say of replicas of a stack which of all replicas they are."""
+    return lambda place, epoch, values: on_epoch(members[place], epoch, values)
 
 
 def _nothing() -> None:

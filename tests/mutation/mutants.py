@@ -29,6 +29,8 @@ _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
 }
 # Texts are not changed: a test that repeats a sentence catches no bug.
 _MESSAGES = ("invalid", "warn", "InvalidInputError", "TypeVar", "getLogger")
+# Guards against what cannot happen, speed, and places for messages: nobody could see a change.
+_UNSEEN = ("copy", "stacklevel", "strict")
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,12 @@ def find_mutants(path: str, source: str) -> list[Mutant]:
 
 
 def _left_alone(tree: ast.Module) -> Iterator[ast.AST]:
-    """Annotations, docstrings, imports, messages and names that are exported."""
+    """Annotations, docstrings, imports, messages, names that are exported, what nobody sees."""
     for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):  # frozen=True, eq=False and their like
+            yield from (*node.decorator_list, *node.keywords)
+        if isinstance(node, ast.keyword) and node.arg in _UNSEEN:
+            yield node
         if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation:
             yield node.annotation
         if isinstance(node, ast.FunctionDef):
@@ -108,7 +114,8 @@ def _changes_of(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         yield "statement"
     elif isinstance(node, ast.Call):
-        yield from (f"keyword {i}" for i, k in enumerate(node.keywords) if k.arg)
+        keywords = [k.arg for k in node.keywords]
+        yield from (f"keyword {i}" for i, k in enumerate(keywords) if k and k not in _UNSEEN)
     elif isinstance(node, ast.comprehension) and node.ifs:
         yield "filter"
 

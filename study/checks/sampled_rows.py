@@ -1,16 +1,16 @@
 """Rows that are a sample, not exact counts: ``auto`` told so, not told, and ``u-prr``.
 
 usage: python -m study.checks sampled_rows [--datasets NAMES] [--trials 3] [--data FOLDER]
-           [--device auto] [--record FILE.json]
+           [--methods NAMES] [--counts KINDS] [--device auto] [--record FILE.json]
        python -m study.checks sampled_rows --table FILE.json
 
 Bags of the study's settings. The rows of a bag are drawn at random by its shares, so that their
 classes match the shares on average only; beside them, bags with exact counts. ``auto`` is as it is
 by default, and on tables, where it chooses ``tables``, ``crossfit`` stands beside it. "Told" means
-shares_of="population". ``u-prr`` is run twice: as it is by default, and as in the study, with 500
-epochs and the hyperparameters that were chosen there without labels (for exact counts). Errors are
-those on the test rows after the last epoch. A run that is stopped goes on from its record, by
-trial.
+shares_of="population"; the kinds of counts are exact, not told and told. ``u-prr`` is run twice: as
+it is by default, and as in the study, with 500 epochs and the hyperparameters that were chosen
+there without labels (for exact counts). Errors are those on the test rows after the last epoch. A
+run that is stopped goes on from its record, by trial.
 """
 
 import datetime
@@ -94,6 +94,8 @@ def jobs_of(name: str, trial: int, folder: str | None) -> Iterator[tuple[dict[st
 def measure(
     datasets: str = "pendigits,mnist,kmnist",
     trials: int = 3,
+    methods: str = "auto,crossfit,u-prr,u-prr of the study",
+    counts: str = "exact,not told,told",
     data: str = "",
     device: str = "auto",
     done: dict[str, Any] | None = None,
@@ -109,7 +111,13 @@ def measure(
     start = time.perf_counter()
     for trial in range(trials):
         wanted = [job for name in datasets.split(",") for job in jobs_of(name, trial, data or None)]
-        wanted = [(facts, job) for facts, job in wanted if json.dumps(facts) not in known]
+        wanted = [
+            (facts, job)
+            for facts, job in wanted
+            if json.dumps(facts) not in known
+            and facts["method"] in methods.split(",")
+            and facts["counts"] in counts.split(",")
+        ]
         if not wanted:
             continue
         fits = fit_many(

@@ -3,10 +3,13 @@
 usage: python benchmarks/natural_bags.py [--seeds 3] [--record results/natural-bags.json]
        python benchmarks/natural_bags.py --table results/natural-bags.json
 
+Tables are split by a hash of their names: how intervals allow for rows that differ was chosen with
+the tables to build by (``bagged_tables.SPLIT``), before any result of the others was seen.
+
 The rows of each group of a table are a bag. Columns that tell the bag are left out, as by ``unbag
 fit``. Half of the rows train two models, `prop` from the shares of the bags and a logistic
 regression from labels; the other half evaluates them without labels. The truth is their accuracy on
-these rows. The tables are those of ``bagged_tables`` to build by.
+these rows.
 """
 
 import datetime
@@ -19,7 +22,6 @@ import numpy as np
 import unbag
 from bagged_tables import SPLIT, encode, load
 from script import run_script
-from unbag.inspection.rules import ALARM
 from unbag.reporting import judge_model
 
 _LEAST_ROWS = 20  # of a bag
@@ -68,7 +70,7 @@ def measure(seeds: int = 3) -> Iterator[dict[str, Any]]:
     """Evaluate models on all tables with groups."""
     runs: list[dict[str, Any]] = []
     record = {"date": datetime.date.today().isoformat(), "seeds": seeds, "runs": runs}
-    for name in SPLIT["build"]:
+    for name, part_of in [(name, kind) for kind in ("judge", "build") for name in SPLIT[kind]]:
         for seed in range(seeds):
             part = split(name, seed)
             if part is None:
@@ -77,12 +79,9 @@ def measure(seeds: int = 3) -> Iterator[dict[str, Any]]:
                 warnings.simplefilter("ignore")
                 inspected = unbag.inspect(part["theta"], X=part["X"], bag_ids=part["bag"])
                 part["X"] = np.delete(part["X"], list(inspected.bag_features), axis=1)
-                inspected = unbag.inspect(part["theta"], X=part["X"], bag_ids=part["bag"])
                 for model, predicted in predictions(part, seed):
-                    runs.append({"table": name, "seed": seed, "model": model})
+                    runs.append({"table": name, "split": part_of, "seed": seed, "model": model})
                     runs[-1] |= _evaluate(part, predicted)
-                    alike = inspected.alike
-                    runs[-1]["inspect_p"] = None if alike is None else alike.p_value
                     print(runs[-1], flush=True)
         yield record
 
@@ -92,15 +91,19 @@ def _evaluate(part: dict[str, Any], predicted: Any) -> dict[str, Any]:
     truth = float((predicted == y).mean())
     shape = {"bags": len(part["theta"]), "classes": part["theta"].shape[1], "rows": len(y)}
     try:
-        report = unbag.evaluate_predictions(predicted, bag, priors=part["theta"])
+        X = part["X"][~part["half"]]
+        report = unbag.evaluate_predictions(predicted, bag, priors=part["theta"], X=X)
     except unbag.exceptions.RankError:
         return shape | {"truth": truth, "refused": True}
-    misfit = report.misfit
+    plain = unbag.evaluate_predictions(predicted, bag, priors=part["theta"])
+    misfit, drift = report.misfit, report.row_drift
     return shape | {
         "truth": truth,
         "estimate": float(report.accuracy),
         "low": report.accuracy.low,
         "high": report.accuracy.high,
+        "without_rows": plain.accuracy.interval,
+        "row_drift": None if drift is None else vars(drift),
         "warnings": [warning.split(",")[0][:60] for warning in report.warnings],
         "p_value": None if misfit is None else misfit.p_value,
         "drift": None if misfit is None else misfit.drift,
@@ -111,47 +114,64 @@ def _evaluate(part: dict[str, Any], predicted: Any) -> dict[str, Any]:
 def table(record: dict[str, Any]) -> str:
     """Markdown of a record."""
     runs = [run for run in record["runs"] if "estimate" in run]
+    titles = {"judge": "Tables to judge by:", "build": "Tables that the rule was built with:"}
     refused = len(record["runs"]) - len(runs)
+    lines = []
+    for kind, title in titles.items():
+        lines += [title, "", *_rows([run for run in runs if run["split"] == kind]), ""]
+    lines.append(f"{refused} evaluations were refused for lack of rank.")
+    return "\n".join(lines)
+
+
+def _rows(runs: list[dict[str, Any]]) -> list[str]:
     lines = [
-        "| table | M, K | model | truth | estimates | intervals | inside | evaluation warns "
-        "| inspect warns |",
+        "| table | M, K | model | truth | estimates | intervals | without rows | inside | warns |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-
-    def inside(run: dict[str, Any]) -> bool:
-        return bool(run["low"] <= run["truth"] <= run["high"])
-
     for key in dict.fromkeys((run["table"], run["model"]) for run in runs):
         own = [run for run in runs if (run["table"], run["model"]) == key]
         columns = [
             ", ".join(f"{100 * run['truth']:.0f}" for run in own),
             ", ".join(f"{100 * run['estimate']:.0f}" for run in own),
             ", ".join(f"{100 * run['low']:.0f} to {100 * run['high']:.0f}" for run in own),
-            f"{sum(map(inside, own))} of {len(own)}",
+            ", ".join(f"{100 * low:.0f} to {100 * high:.0f}" for low, high in _plain(own)),
+            f"{sum(map(_inside, own))} of {len(own)}",
             f"{sum(bool(run['warnings']) for run in own)} of {len(own)}",
-            f"{sum(_inspect_warns(run) for run in own)} of {len(own)}",
         ]
         shape = f"{own[0]['bags']}, {own[0]['classes']}"
         lines.append(f"| {key[0]} | {shape} | {key[1]} | {' | '.join(columns)} |")
-    widths = [run["high"] - run["low"] for run in runs]
-    missed = [run for run in runs if not inside(run)]
+    plain = [
+        low <= run["truth"] <= high for run, (low, high) in zip(runs, _plain(runs), strict=True)
+    ]
+    missed = [run for run in runs if not _inside(run)]
     narrow = [run for run in missed if run["high"] - run["low"] < _NARROW]
     silent = [run for run in narrow if not run["warnings"]]
-    unseen = [run for run in silent if not _inspect_warns(run)]
-    lines += [
+    right = [run for run in runs if _inside(run)]
+    names = "".join(f" ({run['table']}, {run['model']}, seed {run['seed']})" for run in silent)
+    return [
+        *lines,
         "",
-        f"The truth is inside {len(runs) - len(missed)} of {len(runs)} intervals "
-        f"({100 * (1 - len(missed) / max(len(runs), 1)):.0f} %), whose median width is "
-        f"{100 * float(np.median(widths)):.0f} points. Of {len(missed)} that miss, {len(narrow)} "
-        f"are narrower than {100 * _NARROW:.0f} points; the evaluation warns of all but "
-        f"{len(silent)} of these, inspect of all but {len(unseen)} of the rest. {refused} were "
-        "refused for lack of rank.",
+        f"The truth is inside {len(right)} of {len(runs)} intervals "
+        f"({100 * len(right) / max(len(runs), 1):.0f} %), whose median width is "
+        f"{100 * _median(run['high'] - run['low'] for run in runs):.0f} points; without rows it is "
+        f"inside {sum(plain)} ({100 * sum(plain) / max(len(runs), 1):.0f} %), with "
+        f"{100 * _median(high - low for low, high in _plain(runs)):.0f} points. Of {len(missed)} "
+        f"that miss, {len(narrow)} are narrower than {100 * _NARROW:.0f} points, {len(silent)} of "
+        f"them without a warning{names}. Where the truth is inside, "
+        f"{sum(bool(run['warnings']) for run in right)} of {len(right)} have a warning.",
     ]
-    return "\n".join(lines)
 
 
-def _inspect_warns(run: dict[str, Any]) -> bool:
-    return run["inspect_p"] is not None and run["inspect_p"] < ALARM
+def _inside(run: dict[str, Any]) -> bool:
+    return bool(run["low"] <= run["truth"] <= run["high"])
+
+
+def _plain(runs: list[dict[str, Any]]) -> list[list[float]]:
+    return [run["without_rows"] for run in runs]
+
+
+def _median(values: Any) -> float:
+    return float(np.median(list(values)))
 
 
 if __name__ == "__main__":

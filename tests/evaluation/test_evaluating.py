@@ -67,7 +67,9 @@ def test_our_classifier(fitted):
     assert report.accuracy.low < truth < report.accuracy.high
     assert report.classes.tolist() == ["cow", "ant", "bee"]
     chances = fitted.predict_proba(X)
-    expected = evaluate_predictions(fitted.predict(X), BAGS, priors=THETA, probabilities=chances)
+    expected = evaluate_predictions(
+        fitted.predict(X), BAGS, priors=THETA, probabilities=chances, X=X
+    )
     assert_same(report, expected)
     assert evaluate(fitted, X, BAGS, inverse="pseudo-inverse").inverse == "pseudo-inverse"
 
@@ -110,7 +112,7 @@ def test_a_pipeline_that_ends_in_ours(steps):
         warnings.simplefilter("error")
         report = evaluate(pipeline, X, BAGS)
     expected = evaluate_predictions(
-        pipeline.predict(X), BAGS, priors=THETA, probabilities=pipeline.predict_proba(X)
+        pipeline.predict(X), BAGS, priors=THETA, probabilities=pipeline.predict_proba(X), X=X
     )
     assert_same(report, expected)
     with pytest.warns(TrainingRowsWarning, match=r"100\.0% of these rows"):
@@ -126,7 +128,7 @@ def test_a_search_over_ours():
     search.fit(X_TRAIN, BAGS_TRAIN)
     report = evaluate(search, X, BAGS)
     expected = evaluate_predictions(
-        search.predict(X), BAGS, priors=THETA, probabilities=search.predict_proba(X)
+        search.predict(X), BAGS, priors=THETA, probabilities=search.predict_proba(X), X=X
     )
     assert_same(report, expected)
     with pytest.warns(TrainingRowsWarning):

@@ -4,8 +4,9 @@ import pytest
 import torch
 from small_bags import rows_of
 
+from unbag.evaluation import residuals, row_sample
 from unbag.exceptions import InvalidInputError
-from unbag.inspection import alike, alike_test, inspect, residuals
+from unbag.inspection import alike_test, inspect
 from unbag.priors import ClassPriors, ShareErrors, non_square, symmetric
 
 
@@ -54,13 +55,13 @@ def test_rows_of_every_kind(kind):
 def test_many_rows_columns_and_bags_are_sampled_the_same_way_each_time(monkeypatch):
     theta = non_square(3, random_state=0)
     X, bag = rows_of(theta, [40, 60, 80, 100, 120, 140], n_features=30)
-    monkeypatch.setattr(alike, "MAX_ROWS", 400)
+    monkeypatch.setattr(row_sample, "MAX_ROWS", 400)
     one, two = (alike_test(X, bag, theta) for _ in range(2))
     assert one == two
     assert 380 <= one.n_rows <= 400
     assert one.n_features == 20
     assert alike_test(X, bag, theta, random_state=1) != one
-    monkeypatch.setattr(alike, "MAX_BAGS", 5)
+    monkeypatch.setattr(row_sample, "MAX_BAGS", 5)
     assert 0 not in [bag for bag, _ in alike_test(X, bag, theta).bags]  # the smallest is left out
 
 
@@ -106,7 +107,7 @@ def test_known_errors_of_the_priors_are_no_alarm():
 
 def test_as_many_columns_as_features_are_not_mixed():
     theta = non_square(3, random_state=0)
-    X, bag = rows_of(theta, 60, n_features=alike.MAX_FEATURES)
+    X, bag = rows_of(theta, 60, n_features=row_sample.MAX_FEATURES)
     one, other = (alike_test(X, bag, theta, random_state=seed) for seed in (0, 1))
     assert one == other
     wider = np.column_stack([X, X[:, :1]])

@@ -26,6 +26,8 @@ from unbag.evaluation.metrics import (
 )
 from unbag.evaluation.misfit import Misfit, drift_directions, measure_misfit
 from unbag.evaluation.probabilities import clustering
+from unbag.evaluation.residuals import Residuals
+from unbag.evaluation.row_drift import RowDrift, mixing, part_of_bags
 from unbag.evaluation.updating import update_inverse
 from unbag.evaluation.variances import BagSample
 from unbag.priors import ClassPriors
@@ -118,6 +120,7 @@ class Core:
         self.sample = replace(sample, directions=drift_directions(self.pattern))
         self.path = overall_path(self.pattern, self.pooled, self.total_shares)
         self._last_path: _ClassPath | None = None
+        self.moved: _Floats | None = None  # (M, K, K), what row drift may do to C in each bag
 
     @cached_property
     def misfit(self) -> Misfit | None:
@@ -144,6 +147,54 @@ class Core:
         if self.misfit is not None:
             self.sample = replace(self.sample, drift=self.misfit.allowance(level))
             self._last_path = None
+
+    def allow_row_drift(
+        self, found: Residuals, z: float, of_labels: NDArray[np.bool_] | None = None
+    ) -> RowDrift:
+        """Let all intervals from here on reach as far as the drift of the rows may take them.
+
+        Parameters
+        ----------
+        found : Residuals
+            Of the rows in bags.
+        z : float
+        of_labels : bool array of shape (M,), optional
+            Which bags are labelled rows of a class: these tell of all bags.
+        """
+        counts = self.counts if of_labels is None else np.where(of_labels, 0.0, self.counts)
+        away = mixing(self.theta, counts) - np.eye(len(self.pi))  # (K, K)
+        part = part_of_bags(found.deviation, z, self.shares, self.theta, counts, self.raw)
+        drift = RowDrift.of(found, part, float(self.pi @ np.diag(self.raw + away @ self.raw)))
+        if drift.part > 0:
+            self.moved = (counts > 0)[:, None, None] * drift.part * away
+        return drift
+
+    def reach(
+        self,
+        estimate: Estimate,
+        weights: _Floats,
+        confusion: _Floats,
+        limits: tuple[float, float] = (0.0, 1.0),
+    ) -> Estimate:
+        """Extend an interval to where the drift of the rows may take its number.
+
+        Parameters
+        ----------
+        estimate : Estimate
+        weights : array of shape (M, J)
+            Of the shares of predictions (or of predictions and groups) for the number.
+        confusion : array of shape (K, J)
+        limits : (float, float)
+            Beyond which the number cannot be moved.
+        """
+        if self.moved is None or math.isnan(estimate.low):
+            return estimate
+        shift = float(
+            (weights * np.einsum("my,myk,kj->mj", self.theta, self.moved, confusion)).sum()
+        )
+        low = min(estimate.low, max(estimate.low + shift, limits[0]))
+        high = max(estimate.high, min(estimate.high + shift, limits[1]))
+        return Estimate(estimate, low, high)
 
     @property
     def excess(self) -> _Floats:
@@ -177,7 +228,9 @@ class Core:
     ) -> Estimate:
         """Estimate a number of the whole confusion matrix that lies within limits."""
         value = float(metric.value(self.raw, self.pi))
-        return Estimate(value, *score_interval(value, *self._overall_path(metric), z, limits))
+        estimate = Estimate(value, *score_interval(value, *self._overall_path(metric), z, limits))
+        at_pattern = self.inverse.weights(metric.gradient(self.pattern, self.pi))
+        return self.reach(estimate, at_pattern, self.raw, limits)
 
     def errors_beyond_limits(self, metric: Metric) -> float:
         """Count by how many standard errors the estimate lies outside [0, 1]; 0 inside."""
@@ -204,7 +257,8 @@ class Core:
             return self.overall(metric, z, limits)
         # Errors may as well cost as gain something: the path has no order of costs.
         weights = self.inverse.weights(metric.gradient(self.pattern, self.pi))
-        return self._plain_estimate(float(metric.value(self.raw, self.pi)), weights, z)
+        value, limits = float(metric.value(self.raw, self.pi)), (-math.inf, math.inf)
+        return self._plain_estimate(value, weights, z, limits)
 
     def by_class(self, z: float) -> dict[str, list[Estimate]]:
         """Estimate the numbers of every class: lists of K."""
@@ -237,7 +291,8 @@ class Core:
             weights = by_recall * path.recall_weights + by_share * path.share_weights
             variances = self.sample.variance(weights, path.matrices)
         usable = self._usable(metric.function(recall, share, pi), variances, at_pattern)
-        return Estimate(value, *score_interval(value, *usable, z))
+        estimate = Estimate(value, *score_interval(value, *usable, z))
+        return self.reach(estimate, at_pattern, self.raw)
 
     def _class_path(self, k: int) -> "_ClassPath":
         if self._last_path is None or self._last_path.k != k:
@@ -265,12 +320,18 @@ class Core:
         repeated = variances[usable] * self.design_effect(at_pattern)
         return values[usable], repeated + self.unknown_confusion(at_pattern)
 
-    def _plain_estimate(self, value: float, weights: _Floats, z: float) -> Estimate:
+    def _plain_estimate(
+        self,
+        value: float,
+        weights: _Floats,
+        z: float,
+        limits: tuple[float, float] = (0.0, 1.0),
+    ) -> Estimate:
         """Form the interval from the variance at the pattern alone."""
         variance = float(self.sample.variance(weights, self.pattern))
         variance = variance * self.design_effect(weights) + self.unknown_confusion(weights)
         half = z * math.sqrt(variance)
-        return Estimate(value, value - half, value + half)
+        return self.reach(Estimate(value, value - half, value + half), weights, self.raw, limits)
 
     def unknown_confusion(self, weights: _Floats) -> float:
         """Variance as errors of shares meet an estimated confusion matrix, not the true one.

@@ -10,6 +10,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from unbag.bags import Bags
+from unbag.evaluation.checks import (
+    check_clusters,
+    check_cost,
+    check_held_out_share,
+    check_predictions,
+)
 from unbag.evaluation.core import Core
 from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.groups import column_of, group_numbers
@@ -20,28 +26,32 @@ from unbag.evaluation.probabilities import (
     probability_metrics,
 )
 from unbag.evaluation.report import SHOWN_MOVE, Evaluation
-from unbag.evaluation.trust import beyond_limits_warning, misfit_warning, untestable_note
+from unbag.evaluation.residuals import Residuals
+from unbag.evaluation.row_sample import SampledRows
+from unbag.evaluation.trust import (
+    beyond_limits_warning,
+    misfit_warning,
+    row_drift_warning,
+    untestable_note,
+)
 from unbag.evaluation.variances import BagSample
 from unbag.exceptions import InvalidInputError, TrainingRowsWarning
 from unbag.identity import hash_rows, identify, share_known
-from unbag.ids import id_array, index_ids, match_ids
+from unbag.io.frames import rows_of
 from unbag.priors import (
     ClassPriors,
     SharesOf,
     check_test_prior,
-    match_bags,
     priors_as_told,
     read_labels,
     read_shares_of,
 )
 from unbag.rows import check_rows
 from unbag.validation import (
-    as_float_array,
     check_number,
     invalid,
     is_table,
     reads_tables,
-    shorten,
 )
 
 __all__ = ["evaluate", "evaluate_predictions"]
@@ -64,6 +74,7 @@ def evaluate_predictions(
     row_ids: Any = None,
     by: Any = None,
     labels: Any = None,
+    X: Any = None,
     sampling: str | None = None,
     prior_errors: Any = None,
 ) -> Evaluation:
@@ -98,6 +109,9 @@ def evaluate_predictions(
         Classes of rows where they are known, and None or NaN elsewhere; these rows are to be drawn
         at random. They narrow the intervals, count for more where bags differ, and tell whether
         the bags are right: ``labelled`` has what they say by themselves.
+    X : array, table or Bags of n rows, optional
+        The rows themselves. If the rows of a class differ between bags, the intervals reach as far
+        as that may move the numbers (``row_drift``). Without rows nobody can tell.
     row_ids : array of shape (n,), optional
         The same id for rows that are the same record, in whatever bags: the variance is then
         clustered by record.
@@ -126,10 +140,11 @@ def evaluate_predictions(
     chances = None
     if probabilities is not None:
         chances = check_probabilities(probabilities, len(bag_index), table.n_classes)
-    predicted = _check_predictions(y_pred, chances, len(bag_index), table)
-    held_out = _check_held_out_share(held_out_share, table)
-    costs = _check_cost(cost, table)
+    predicted = check_predictions(y_pred, chances, len(bag_index), table)
+    held_out = check_held_out_share(held_out_share, table)
+    costs = check_cost(cost, table)
 
+    found = None if X is None else _residuals(X, bag_ids, bag_index, table)
     codes = None if labels is None else read_labels(labels, table, len(bag_index))
     n_bags, gathered = len(np.unique(bag_index)), None
     if codes is not None:
@@ -138,7 +153,7 @@ def evaluate_predictions(
     rest, bag_index, present = table.with_rows(bag_index)
     held_out = None if held_out is None else held_out[present]
     pi = None if test_prior is None else check_test_prior(test_prior, table.classes)
-    clusters = None if row_ids is None else _check_clusters(row_ids, len(predicted))
+    clusters = None if row_ids is None else check_clusters(row_ids, len(predicted))
     m, k = rest.n_bags, rest.n_classes
     table_of_counts = np.bincount(bag_index * k + predicted, minlength=m * k).reshape(m, k)
     rows = None if clusters is None else (predicted, bag_index, clusters)
@@ -146,7 +161,7 @@ def evaluate_predictions(
     if gathered is not None:
         sample = replace(sample, gathered=gathered[present])
     core = Core(table_of_counts, rest, sample, pi, inverse, rows)
-    labelled = None
+    labelled, is_label = None, None
     if codes is not None:
         is_label = np.flatnonzero(present) >= table.n_bags - table.n_classes
         labelled = labelled_rows(table_of_counts, core, is_label, level)
@@ -154,6 +169,7 @@ def evaluate_predictions(
     z = float(stats.norm.ppf(0.5 + level / 2))
     beyond = core.errors_beyond_limits(OVERALL_METRICS["accuracy"])  # by chance alone
     core.allow_misfit(level)
+    row_drift = None if found is None else core.allow_row_drift(found, z, is_label)
     overall = {name: core.overall(metric, z) for name, metric in OVERALL_METRICS.items()}
     by_class = core.by_class(z)
     accuracy = overall["accuracy"]
@@ -161,6 +177,7 @@ def evaluate_predictions(
     warnings = (
         impossible,
         misfit_warning(core.misfit),
+        row_drift_warning(row_drift),
         None if labelled is None else labelled.warning,
     )
     extra = None
@@ -194,6 +211,7 @@ def evaluate_predictions(
         groups=None if by is None else group_numbers(core, predicted, bag_index, by, level),
         labelled=labelled,
         misfit=core.misfit,
+        row_drift=row_drift,
         tolerated_drift=core.tolerated_drift(SHOWN_MOVE),
         trustworthy=impossible is None,
         warnings=tuple(warning for warning in warnings if warning is not None),
@@ -201,56 +219,16 @@ def evaluate_predictions(
     )
 
 
-def _check_predictions(
-    given: Any, chances: _Floats | None, n: int, table: ClassPriors
-) -> NDArray[np.int64]:
-    if given is None:
-        if chances is None:
-            raise invalid("y_pred", "predictions, or None with probabilities", "neither")
-        return np.asarray(chances.argmax(1), dtype=np.int64)
-    predicted = table.encode_classes("y_pred", given)
-    if len(predicted) != n:
-        raise invalid("y_pred", f"one class for each of {n} rows", f"{len(predicted)}")
-    return predicted
-
-
-def _check_held_out_share(given: Any, table: ClassPriors) -> _Floats | None:
-    """(M,) share of each bag that is evaluated."""
-    if given is None:
-        return None
-    if table.shares_of != "rows":
-        allowed = "left out unless shares_of is 'rows'"
-        remedy = "rows that were drawn freely stay so in every part of them."
-        raise invalid("held_out_share", allowed, f"shares_of={table.shares_of!r}", remedy)
-    if hasattr(given, "keys"):
-        given = np.array(list(given.values()))[match_bags("held_out_share", list(given), table)]
-    shares = as_float_array("held_out_share", np.atleast_1d(np.asarray(given)), ndim=1)
-    if len(shares) not in (1, table.n_bags):
-        raise invalid("held_out_share", f"one number or {table.n_bags}, one per bag", len(shares))
-    if not (np.isfinite(shares).all() and (shares > 0).all() and (shares <= 1).all()):
-        raise invalid("held_out_share", "above 0 and at most 1", shorten(shares))
-    return np.broadcast_to(shares, (table.n_bags,)).copy()
-
-
-def _check_cost(given: Any, table: ClassPriors) -> _Floats | None:
-    if given is None:
-        return None
-    cost = as_float_array("cost", given, ndim=2)
-    k = table.n_classes
-    if cost.shape != (k, k):
-        raise invalid("cost", f"an array of shape ({k}, {k})", f"shape {cost.shape}")
-    if not np.isfinite(cost).all():
-        raise invalid("cost", "finite", "NaN or infinite numbers")
-    return cost
-
-
-def _check_clusters(row_ids: Any, n: int) -> NDArray[np.int64]:
-    ids = id_array("row_ids", row_ids)
-    if len(ids) != n:
-        raise invalid("row_ids", f"one for each of {n} rows", len(ids))
-    mixed = ids.dtype == object  # ids of several kinds have no order
-    distinct = id_array("row_ids", dict.fromkeys(ids.tolist())) if mixed else np.unique(ids)
-    return match_ids("row_ids", ids, index_ids("row_ids", distinct), what="ids of rows")
+def _residuals(
+    X: Any, bag_ids: Any, bag_index: NDArray[np.int64], table: ClassPriors
+) -> Residuals | None:
+    """Test whether rows of a class are alike in all bags; None where they are too few."""
+    rows, places = (X.source, X.rows) if isinstance(X, Bags) else (rows_of(X, bag_ids)[0], None)
+    n = len(rows if places is None else places)
+    if n != len(bag_index):
+        raise invalid("X", f"of {len(bag_index)} rows, one for each of bag_ids", n)
+    found = SampledRows.draw(rows, bag_index, table, places=places).residuals()
+    return None if isinstance(found, str) else found
 
 
 def evaluate(
@@ -326,6 +304,7 @@ def evaluate(
         _warn_of_training_rows(last, numbers, index)
         if "row_ids" not in options:
             options["row_ids"] = _repeated(numbers, index)
+        options.setdefault("X", rows if isinstance(rows, Bags) else numbers)
     return evaluate_predictions(
         predicted, bag_ids, priors=table, test_prior=test_prior, probabilities=chances, **options
     )

@@ -97,7 +97,7 @@ def group_numbers(
     Parameters
     ----------
     core : Core
-        Of all rows, with the allowance for misfit.
+        Of all rows, with the allowances for misfit and for drift of the rows.
     predicted, bag_index : integer arrays of shape (n,)
     by : array of shape (n,)
         Group of every row.
@@ -130,7 +130,8 @@ def group_numbers(
             variance = sample.variance(weights, likely.reshape(k, -1))
             half = z * float(np.sqrt(variance * core.design_effect_of_accuracy))
             centre = min(max(value, 0.0), 1.0)  # as wide where the estimate is beyond a limit
-            return Estimate(value, max(centre - half, 0.0), min(centre + half, 1.0))
+            plain = Estimate(value, max(centre - half, 0.0), min(centre + half, 1.0))
+            return core.reach(plain, weights, raw.reshape(k, -1))
 
         eye, everything = np.eye(k), np.repeat(core.pi[:, None], k, axis=1)
         rows = [np.outer(e, np.ones(k)) for e in eye]

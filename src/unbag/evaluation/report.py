@@ -14,6 +14,7 @@ from unbag.evaluation.groups import GroupNumbers
 from unbag.evaluation.labelled import LabelledRows
 from unbag.evaluation.misfit import Misfit
 from unbag.evaluation.probabilities import ProbabilityMetrics
+from unbag.evaluation.row_drift import RowDrift
 from unbag.plain import to_plain
 from unbag.priors import SharesOf
 from unbag.summary import Shown, Summary, data_frame
@@ -69,6 +70,9 @@ class Evaluation(Shown):
     misfit : Misfit or None
         How much the bags disagree about the model beyond chance; the intervals allow for it. None
         with as many bags as classes, where nothing can show it.
+    row_drift : RowDrift or None
+        How far rows of a class differ between bags; the intervals reach as far as that may take
+        the numbers. None without rows, or where bags are too few to tell.
     tolerated_drift : dict
         By the name of each number (a list where it has one per class): how large a random
         difference between bags in the recall of every class, as a standard deviation, would
@@ -106,6 +110,7 @@ class Evaluation(Shown):
     groups: list[GroupNumbers] | None = None
     labelled: LabelledRows | None = None
     misfit: Misfit | None = None
+    row_drift: RowDrift | None = None
     tolerated_drift: dict[str, Any] = field(default_factory=dict)
     trustworthy: bool = True
     warnings: tuple[str, ...] = ()

@@ -1,10 +1,11 @@
 """What speaks against trusting label-free numbers, in sentences for an analyst."""
 
 from unbag.evaluation.misfit import Misfit
+from unbag.evaluation.row_drift import RowDrift
 from unbag.priors import ClassPriors
 from unbag.validation import shorten
 
-__all__ = ["beyond_limits_warning", "misfit_warning", "untestable_note"]
+__all__ = ["beyond_limits_warning", "misfit_warning", "row_drift_warning", "untestable_note"]
 
 # Standard errors from any possible value at which an accuracy is not to be trusted. On rows drawn
 # freely, chance takes about 1 in 14 perfect models so far, and 1 in 50 of those right in 95%.
@@ -45,6 +46,21 @@ def misfit_warning(misfit: Misfit | None) -> str | None:
         f"{100 * misfit.drift:.2g} points. All intervals are wider for it.{which} Leave out "
         "columns that differ between bags for other reasons than the classes, check how bags and "
         "their shares were collected, or leave bags out, and evaluate again."
+    )
+
+
+def row_drift_warning(drift: RowDrift | None) -> str | None:
+    """Say that rows differ between bags, what it may do to the numbers, and what to do, or None."""
+    if drift is None or drift.part == 0:
+        return None
+    part = "all" if drift.part == 1 else f"up to {drift.part:.0%}"
+    return (
+        f"Rows of a class differ between bags (p = {drift.p_value:.2g}; bag means are "
+        f"{drift.deviation:.2g} standard deviations off). So {part} of how well predictions follow "
+        "the shares may come from the bags and not from the classes, and the intervals reach "
+        f"towards what would hold then, an accuracy of {min(max(drift.accuracy, 0), 1):.1%}. Only "
+        "labels can tell: label about 100 rows drawn at random and evaluate with them, or leave "
+        "out columns that differ between bags for other reasons than the classes."
     )
 
 

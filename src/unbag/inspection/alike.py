@@ -4,28 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from unbag.evaluation.residuals import Residuals
+from unbag.evaluation.row_sample import MIN_FREEDOM, SampledRows
 from unbag.inspection.columns import ColumnTest, bag_copies, column_tests, combined, differing
-from unbag.inspection.residuals import Residuals, bag_features, residual_test
 from unbag.io.encoding import TableEncoding
 from unbag.io.frames import rows_of
-from unbag.priors import ClassPriors, SharesOf, priors_as_told
+from unbag.priors import SharesOf, priors_as_told
 from unbag.rows import Rows
-from unbag.validation import as_generator, invalid
+from unbag.validation import invalid
 
-__all__ = ["MIN_FREEDOM", "AlikeTest", "RowSample", "alike_test", "no_spare_bag"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-MAX_ROWS = 20_000  # of more rows a sample is used, with an equal number per bag where possible
-MAX_BAGS = 1_000  # of more bags, the largest are used
-MAX_FEATURES = 20  # more columns are projected at random to this many
-ROWS_PER_FEATURE = 10  # rows less bags that a feature needs, for its covariances
-BLOCK = 256  # columns projected at a time, to copy little
-MIN_FREEDOM = 30  # rows less bags; with fewer nothing is tested
+__all__ = ["AlikeTest", "RowSample", "alike_test"]
 
 
 @dataclass(frozen=True)
@@ -138,56 +126,19 @@ def alike_test(
     return result
 
 
-@dataclass(frozen=True, eq=False)
-class RowSample:
-    """Rows of bags, bag by bag: all of them, or as many as the tests need.
-
-    Attributes
-    ----------
-    rows
-        (n, ...) rows.
-    sizes
-        (M,) rows of each bag.
-    table
-        Class priors of these bags.
-    rng
-        For what is drawn at random.
-    """
-
-    rows: NDArray[Any]
-    sizes: Ints
-    table: ClassPriors
-    rng: np.random.Generator
-
-    @classmethod
-    def draw(
-        cls, rows: Rows, bag_index: Ints, table: ClassPriors, random_state: Any = 0
-    ) -> "RowSample":
-        """Draw rows of the largest bags."""
-        sizes = np.bincount(bag_index, minlength=table.n_bags)
-        kept = np.sort(np.argsort(-sizes, kind="stable")[:MAX_BAGS])  # (M',)
-        kept = kept[sizes[kept] > 0]
-        rng = as_generator(random_state)
-        chosen = _sample(bag_index, kept, rng)  # rows, bag by bag
-        n = np.bincount(np.searchsorted(kept, bag_index[chosen]))
-        return cls(as_numpy(rows[chosen]), n, table.subset(kept), rng)
+class RowSample(SampledRows):
+    """Rows of bags, tested column by column as well."""
 
     def test(self, columns: Sequence[Any] | None) -> AlikeTest | str:
         """Run the test of :func:`alike_test`, or say why it cannot be run."""
-        n_bags, n_rows = len(self.sizes), len(self.rows)
-        if n_bags <= self.table.rank:
-            return no_spare_bag(n_bags, self.table.rank)
-        if n_rows - n_bags < MIN_FREEDOM:
-            need = f"the test needs at least {MIN_FREEDOM} more rows than bags"
-            return f"{n_rows} rows in {n_bags} bags are too few; {need}"
-        most = min(MAX_FEATURES, (n_rows - n_bags) // ROWS_PER_FEATURE)
-        features = bag_features(_columns(self.rows, most, self.rng), self.sizes)
-        if features.shape[1] == 0:
-            return "the rows do not differ within bags"
-        joint = residual_test(features, self.sizes, self.table)
+        joint = self.residuals()
+        if isinstance(joint, str):
+            return joint
         tests = []
         if columns is not None:
-            tests = column_tests(self.rows, self.sizes, columns, self.table, most, self.rng)
+            tests = column_tests(
+                self.rows, self.sizes, columns, self.table, self.most_features, self.rng
+            )
         shown = vars(joint) | {"p_value": combined(joint.p_value, tests)}
         return AlikeTest(
             **shown,
@@ -220,43 +171,3 @@ def column_names(
         allowed = f"{rows.shape[1]} names, one for each feature of X"
         raise invalid("columns", allowed, f"{len(columns)}")
     return list(columns)
-
-
-def no_spare_bag(n_bags: int, rank: int) -> str:
-    """Say why so few bags cannot be tested."""
-    return f"the test needs more than {rank} bags with rows, and there are {n_bags}"
-
-
-def _sample(bag_index: Ints, kept: Ints, rng: np.random.Generator) -> Ints:
-    """Choose at most MAX_ROWS rows of the bags kept, bag by bag."""
-    order = np.argsort(bag_index, kind="stable")
-    order = order[np.isin(bag_index[order], kept)]
-    if len(order) <= MAX_ROWS:
-        return order
-    order = rng.permutation(order)
-    order = order[np.argsort(bag_index[order], kind="stable")]
-    bag = bag_index[order]
-    place = np.arange(len(bag)) - np.searchsorted(bag, bag)  # 0, 1, ... in each bag
-    limit = np.sort(place)[MAX_ROWS]  # no more rows than MAX_ROWS have a smaller place
-    chosen: Ints = order[place < limit]
-    return chosen
-
-
-def as_numpy(rows: Rows) -> NDArray[Any]:
-    """Give rows as an array; numpy lacks some of torch's dtypes, so tensors become float32."""
-    return rows if isinstance(rows, np.ndarray) else rows.detach().cpu().float().numpy()
-
-
-def _columns(rows: NDArray[Any], most: int, rng: np.random.Generator) -> Floats:
-    """(n, d) columns of the rows, or that many random mixes of them where there are more."""
-    flat = rows.reshape(len(rows), -1)
-    if flat.shape[1] <= most:
-        return flat.astype(np.float64)
-    mixed = np.zeros((len(flat), most))
-    for start in range(0, flat.shape[1], BLOCK):
-        block = flat[:, start : start + BLOCK].astype(np.float64)
-        block -= block.mean(0)
-        deviation = block.std(0)
-        block /= np.where(deviation > 0, deviation, 1)
-        mixed += block @ rng.standard_normal((block.shape[1], most))
-    return mixed

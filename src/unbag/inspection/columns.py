@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unbag.inspection.residuals import bag_features, bag_means, residual_test
+from unbag.evaluation.residuals import bag_features, bag_means, residual_test
 from unbag.inspection.rules import ALARM, NEAR_COPY
 from unbag.priors import ClassPriors
 

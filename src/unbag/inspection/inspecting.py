@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unbag.evaluation.inverses import LeftInverse
+from unbag.evaluation.row_sample import no_spare_bag
 from unbag.evaluation.variances import BagSample
 from unbag.inspection import rules
 from unbag.inspection.alike import (
     AlikeTest,
     RowSample,
     column_names,
-    no_spare_bag,
 )
 from unbag.inspection.findings import Findings, Inspection
 from unbag.inspection.geometry import (

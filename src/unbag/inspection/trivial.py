@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from unbag.evaluation.probabilities import check_probabilities
-from unbag.inspection.alike import MIN_FREEDOM
-from unbag.inspection.residuals import bag_features, residual_test
+from unbag.evaluation.residuals import bag_features, residual_test
+from unbag.evaluation.row_sample import MIN_FREEDOM
 from unbag.inspection.rules import ALARM, NO_SLOPE, ONE_CLASS
 from unbag.priors import ClassPriors
 from unbag.validation import detached, invalid, shorten

@@ -134,7 +134,7 @@ def _findings(
         if evaluation is None or warning not in evaluation.warnings:
             yield _Finding("care", warning)
     if inspection is not None:
-        yield from _about_bags(inspection)
+        yield from _about_bags(inspection, evaluation)
     if evaluation is None:
         yield _Finding(
             "care",
@@ -195,16 +195,20 @@ def _narrow(half: float) -> str:
     )
 
 
-def _about_bags(inspection: Inspection) -> Iterator[_Finding]:
+def _about_bags(inspection: Inspection, evaluation: Evaluation | None) -> Iterator[_Finding]:
     for reason in inspection.reasons:
         yield _Finding(inspection.verdict, reason, _BAG_STEPS[inspection.verdict])
     if inspection.alike is not None and inspection.alike.p_value < ALARM:
-        yield _Finding(
-            "care",
-            "The intervals cannot allow for rows that differ between bags along with the shares, "
-            "so the truth may lie outside of them.",
-            f"Label about {_HAND_LABELS} rows by hand and compare.",
+        drift = None if evaluation is None else evaluation.row_drift
+        step = f"Label about {_HAND_LABELS} rows by hand and evaluate with these labels."
+        allowed = drift is not None and drift.part > 0
+        reason = (
+            "The intervals reach as far as rows that differ between bags may take the numbers."
+            if allowed
+            else "The intervals do not allow for rows that differ between bags along with the "
+            "shares, so the truth may lie outside of them."
         )
+        yield _Finding("care", reason, step)
     if inspection.alike is None:
         yield _Finding(
             "go",

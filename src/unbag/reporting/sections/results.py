@@ -7,6 +7,7 @@ from scipy import stats
 
 from unbag.evaluation import Estimate, Evaluation, LeftInverse
 from unbag.evaluation.misfit import drift_directions
+from unbag.evaluation.row_drift import mixing
 from unbag.evaluation.report import SHOWN_MOVE
 from unbag.evaluation.variances import BagSample
 from unbag.reporting.sources import Floats, Part, Sources, number_part, share_part
@@ -100,8 +101,12 @@ def _cell_intervals(
         spread = spread + replace(sample, drift=drift, directions=directions).drift_in_shares().T
     variance = evaluation.design_effect * (inverse**2 @ spread.T)
     half = float(stats.norm.ppf(0.5 + evaluation.level / 2)) * np.sqrt(variance)
-    low = np.clip(evaluation.confusion - half, 0, 1)
-    high = np.clip(evaluation.confusion + half, 0, 1)
+    shift = np.zeros_like(half)
+    if evaluation.row_drift is not None:
+        away = mixing(present.values, n) - np.eye(len(half))
+        shift = evaluation.row_drift.part * (away @ evaluation.confusion)
+    low = np.clip(evaluation.confusion - half + np.minimum(shift, 0), 0, 1)
+    high = np.clip(evaluation.confusion + half + np.maximum(shift, 0), 0, 1)
     np.fill_diagonal(low, [recall.low for recall in evaluation.recall])
     np.fill_diagonal(high, [recall.high for recall in evaluation.recall])
     return low, high
@@ -139,6 +144,7 @@ def drift(sources: Sources) -> Part | None:
     if evaluation is None:
         return None
     misfit, tolerated = evaluation.misfit, evaluation.tolerated_drift
+    rows = evaluation.row_drift
     names = ("accuracy", "balanced_accuracy", "macro_f1")
     numbers = [(name.replace("_", " ").replace("f1", "F1"), tolerated[name]) for name in names]
     recalls = zip(sources.classes, tolerated["recall"], strict=True)
@@ -149,6 +155,7 @@ def drift(sources: Sources) -> Part | None:
         "measured": None if misfit is None else misfit.drift,
         "p_value": None if misfit is None else misfit.p_value,
         "bags": [] if misfit is None else [[text(bag), ratio] for bag, ratio in misfit.bags],
+        "rows": None if rows is None else vars(rows),
     }
 
 

@@ -7,8 +7,8 @@ from scipy import stats
 
 from unbag.evaluation import Estimate, Evaluation, LeftInverse
 from unbag.evaluation.misfit import drift_directions
-from unbag.evaluation.row_drift import mixing
 from unbag.evaluation.report import SHOWN_MOVE
+from unbag.evaluation.row_drift import mixing
 from unbag.evaluation.variances import BagSample
 from unbag.reporting.sources import Floats, Part, Sources, number_part, share_part
 from unbag.reporting.text import text

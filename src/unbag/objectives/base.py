@@ -183,7 +183,7 @@ class RiskObjective(Objective):
     .. math:: R_U = \sum_{m,k} W_{mk} R_{mk}, \qquad W = (\Pi \Theta^\dagger)^\top
 
     where :math:`R_{mk}` is the partial risk of bag m and class k and :math:`\Pi` the diagonal
-    matrix of the test prior (Eq. 4 of Tang et al., 2022).
+    matrix of the test prior (Eqs. 4 and 5 of Tang et al., 2022).
 
     Parameters
     ----------

@@ -127,6 +127,12 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
         False,
         group=_DATA,
     ),
+    "labels": option(
+        str | None,
+        "A column of classes, empty where they are not known.",
+        False,
+        group=_DATA,
+    ),
     "where": option(
         str | None,
         'Use only rows that meet a condition, such as "year = 2024 and age >= 18".',

@@ -253,7 +253,7 @@ class UnbagClassifier(Predicting, OnHub):
             self.prepare(X, y, sample_weight, bag=bag, labels=labels, test_set=test_set)
         )
 
-    def fit_bags(self, bags: Bags, *, held_out: Bags | None = None) -> Self:
+    def fit_bags(self, bags: Bags, *, held_out: Bags | None = None, labels: Any = None) -> Self:
         """Learn from rows and their bag ids in the form of Bags, without copying the rows.
 
         With ``standardize=False`` and rows of float32 (of float64 for that precision) or images of
@@ -271,8 +271,10 @@ class UnbagClassifier(Predicting, OnHub):
             are not copied either. With ``early_stopping`` they take the place of the rows that
             it holds out, so an evaluation on them is then a little too good; else they change
             nothing.
+        labels : array of shape (n,), optional
+            As in :meth:`fit`.
         """
-        return self._train(self.prepare_bags(bags, held_out=held_out))
+        return self._train(self.prepare_bags(bags, held_out=held_out, labels=labels))
 
     def prepare(
         self,
@@ -303,10 +305,13 @@ class UnbagClassifier(Predicting, OnHub):
         codes = None if codes is None else codes[keep]
         return self._prepare(bags, weight=weight, labels=codes, test_set=test_set)
 
-    def prepare_bags(self, bags: Bags, *, held_out: Bags | None = None) -> ClassifierJob:
+    def prepare_bags(
+        self, bags: Bags, *, held_out: Bags | None = None, labels: Any = None
+    ) -> ClassifierJob:
         """Check the arguments of :meth:`fit_bags` and make the job that it trains."""
         self._check_bags(bags, held_out)
-        return self._prepare(bags, held_out)
+        codes = None if labels is None else read_labels(labels, bags.priors, bags.n_rows)
+        return self._prepare(bags, held_out, labels=codes)
 
     def _prepare(
         self,
@@ -365,7 +370,7 @@ class UnbagClassifier(Predicting, OnHub):
         self.settings_ = dict(fit.settings)
         self.training_settings_ = dict(fit.training_settings)
         self.module_ = fit.module
-        self.history_ = fit.history
+        self.history_ = _history_of_bags(job, fit)
         self.n_iter_ = fit.n_epochs
         self.best_epoch_ = fit.best_epoch
         self.stop_reason_ = fit.stop_reason
@@ -398,3 +403,15 @@ class UnbagClassifier(Predicting, OnHub):
 
         check_is_fitted(self, "module_")
         return save_model(self, path)
+
+
+def _history_of_bags(job: ClassifierJob, fit: Fit) -> dict[str, NDArray[np.float64]]:
+    """History without the bags of labelled rows; NaN for bags of which all rows have labels."""
+    if job.labels is None:
+        return fit.history
+    bags = job.bags.present()
+    known = fit.history["partial_risks"]
+    left = np.bincount(bags.bag_index[job.labels < 0], minlength=bags.priors.n_bags) > 0
+    risks = np.full((len(known), *bags.priors.values.shape), np.nan)
+    risks[:, left] = known[:, : left.sum()]
+    return {**fit.history, "partial_risks": risks}

@@ -100,6 +100,7 @@ def report(
     training_bag_ids: Any = None,
     watched: Evaluation | None = None,
     by: Any = None,
+    labels: Any = None,
     level: float = 0.95,
     title: str | None = None,
     data: Mapping[str, Any] | None = None,
@@ -122,6 +123,8 @@ def report(
         Of the rows whose error was recorded in every epoch.
     by : array of shape (n,), optional
         Group of every row: the page then has a section on groups.
+    labels : array of shape (n,), optional
+        Classes of rows where they are known, and None or NaN elsewhere.
     level : float, default=0.95
         Of the intervals.
     title : str, optional
@@ -152,7 +155,7 @@ def report(
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UnbagWarning)
-                evaluation = evaluate(clf, held_out, level=level, by=by)
+                evaluation = evaluate(clf, held_out, level=level, by=by, labels=labels)
             found += evaluation.warnings
             for warning in caught:
                 if issubclass(warning.category, UnbagWarning):

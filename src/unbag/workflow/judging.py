@@ -22,7 +22,14 @@ from unbag.reporting import report as make_report
 from unbag.validation import invalid, shorten
 from unbag.workflow.config import CONFIG, text_option
 from unbag.workflow.outputs import check_free, hidden_folder, hold
-from unbag.workflow.reading import Inputs, inspect_rows, load_for_files, read_inputs, text_column
+from unbag.workflow.reading import (
+    Inputs,
+    inspect_rows,
+    load_for_files,
+    read_inputs,
+    read_label_column,
+    text_column,
+)
 from unbag.workflow.settings import check_intervals
 
 __all__ = [
@@ -81,6 +88,7 @@ def evaluate_files(
     bag: str | None = None,
     priors: str | os.PathLike[str] | None = None,
     by: str | None = None,
+    labels: str | None = None,
     images: str | os.PathLike[str] | None = None,
     where: str | None = None,
     report: str | os.PathLike[str] | None = None,
@@ -106,6 +114,9 @@ def evaluate_files(
         Class shares of the bags; by default those of training.
     by : str, optional
         A column of groups: accuracy, recall and shares of each are estimated too.
+    labels : str, optional
+        A column of classes, empty where they are not known: labelled rows narrow the intervals and
+        test whether the bags are right.
     images : path, optional
         Folder of the images that the table in ``rows`` names.
     where : str, optional
@@ -151,10 +162,12 @@ def evaluate_files(
         options["shares_of"] = told
         inputs = read_inputs(rows, bag, table, **options)
         inspection = inspect_rows(inputs, 0, level=level)
-        groups = None if by is None else text_column(rows, by, where)
-        judgement = judge(
-            clf, inputs, inspection, inputs.bags(), title=title, level=level, by=groups
-        )
+        known: dict[str, Any] = {}
+        if by is not None:
+            known["by"] = text_column("by", rows, by, where)
+        if labels is not None:
+            known["labels"] = read_label_column(rows, labels, table.classes, where)
+        judgement = judge(clf, inputs, inspection, inputs.bags(), title=title, level=level, **known)
         if judgement.evaluation is None:  # the reason stands last
             raise InvalidInputError(judgement.warnings[-1])
         if page is not None:
@@ -193,6 +206,7 @@ def judge(
     title: str | None,
     level: float,
     by: Any = None,
+    labels: Any = None,
 ) -> Report:
     """Evaluate a model on rows that it was not trained on, and make its report.
 
@@ -208,8 +222,8 @@ def judge(
         Of the rows of the error curve.
     title, level
         As in :func:`evaluate_files`.
-    by : array, optional
-        Group of every row that is evaluated.
+    by, labels : array, optional
+        Group of every row that is evaluated, and its class where it is known.
     """
     encoding = clf.encoding_
     data = {
@@ -227,6 +241,7 @@ def judge(
         training_bag_ids=None if train is None else train.bag_ids,
         watched=watched,
         by=by,
+        labels=labels,
         level=level,
         title=title,
         data=data,

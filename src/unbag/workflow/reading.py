@@ -27,6 +27,7 @@ __all__ = [
     "load_for_files",
     "paths_of",
     "read_inputs",
+    "read_label_column",
     "read_training_inputs",
     "shares_by_class",
     "text_column",
@@ -180,16 +181,36 @@ def _bag_copies(inputs: Inputs, seed: int) -> dict[str, float]:
     return sample.copies(getattr(inputs.rows.encoding, "feature_columns", None))
 
 
-def text_column(rows: Any, name: str, where: str | None = None) -> NDArray[Any]:
-    """Values of a column of a table as text, (n,); missing ones are "missing"."""
+def text_column(
+    parameter: str, rows: Any, name: str, where: str | None = None, missing: Any = "missing"
+) -> NDArray[Any]:
+    """Values of a column of a table as text, (n,), with another for those that are missing."""
     # A condition is written for the column as it is everywhere else.
     text = () if where is not None and name in parse_condition(where).columns else (name,)
     table = TableFiles(paths_of(rows), text=text, where=where)
-    table.check_columns("by", [name])
-    values: list[str] = []
+    table.check_columns(parameter, [name])
+    values: list[Any] = []
     for batch in table.batches([name]):
-        values += ["missing" if v is None else str(v) for v in batch.column(0).to_pylist()]
+        values += [missing if v is None else str(v) for v in batch.column(0).to_pylist()]
     return np.array(values, dtype=object)
+
+
+def read_label_column(
+    rows: Any, name: str, classes: NDArray[Any], where: str | None = None
+) -> NDArray[Any]:
+    """Classes of rows by a column, (n,); None where it is empty."""
+    known: dict[str | None, Any] = {str(label): label for label in classes.tolist()}
+    # Whole numbers are written as 1.0 where some are missing.
+    floats = {f"{text}.0": label for text, label in known.items()}
+    known = {None: None, "": None, "nan": None} | floats | known
+    values = text_column("labels", rows, name, where, None)
+    others = [value for value in dict.fromkeys(values.tolist()) if value not in known]
+    if others:
+        allowed = f"a column of the classes {shorten(classes)}, empty where they are not known"
+        raise invalid("labels", allowed, f"{shorten(others)} in column {name!r}")
+    labels = np.empty(len(values), dtype=object)
+    labels[:] = [known[value] for value in values.tolist()]
+    return labels
 
 
 def load_for_files(model: str | os.PathLike[str], device: str) -> UnbagClassifier:

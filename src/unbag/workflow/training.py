@@ -5,8 +5,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier
@@ -35,6 +38,7 @@ from unbag.workflow.reading import (
     Inputs,
     inspect_rows,
     paths_of,
+    read_label_column,
     read_training_inputs,
     shares_by_class,
 )
@@ -116,6 +120,7 @@ def fit_files(
     columns: Sequence[str] | None = None,
     leave_out: Sequence[str] = (),
     keep: Sequence[str] = (),
+    labels: str | None = None,
     images: str | os.PathLike[str] | None = None,
     where: str | None = None,
     evaluation_share: float = 0.2,
@@ -154,6 +159,9 @@ def fit_files(
     keep : sequence of str
         Columns to use though they tell which bag a row is in, such as a date where bags are days;
         others are left out by default, with a note.
+    labels : str, optional
+        A column of classes, empty where they are not known. It is learned from, tells more of how
+        good the model is, and is no feature.
     images : path, optional
         Folder of the images.
     where : str, optional
@@ -202,7 +210,8 @@ def fit_files(
             risk_weights(validation.priors, validation.pooled_prior, warn=False)
         clf.checkpoint = run.work / "training"
         _adapt(clf, run.inputs)
-        clf.fit_bags(train, held_out=validation)
+        labels = run.labels
+        clf.fit_bags(train, held_out=validation, labels=_part(labels, train))
         clf.checkpoint = None
 
         def judge_and_write() -> TrainedModel:
@@ -210,7 +219,7 @@ def fit_files(
             if validation is not None:
                 watched = evaluate_watched(clf, validation, level=level)
                 if _is_calibrated(calibrate, validation):
-                    clf.calibrate(validation)
+                    clf.calibrate(validation, labels=_part(labels, validation))
             return run.finish(clf, untouched, train, watched)
 
         return current_processes().once(judge_and_write)
@@ -309,6 +318,16 @@ class _Run:
     inputs: Inputs
     inspection: Inspection
 
+    @cached_property
+    def labels(self) -> Any:
+        """Class of every row where it is known, (n,); None without labels."""
+        given, read = self.arguments, self.inputs
+        if given.get("labels") is None:
+            return None
+        return read_label_column(
+            given["rows"], given["labels"], read.priors.classes, given["where"]
+        )
+
     def finish(
         self,
         clf: UnbagClassifier,
@@ -318,7 +337,8 @@ class _Run:
         tuning: TuningResult | None = None,
     ) -> TrainedModel:
         """Judge the model, and write all that belongs to it: at once, or nothing."""
-        shown = {name: self.arguments[name] for name in ("title", "level")}
+        shown: dict[str, Any] = {name: self.arguments[name] for name in ("title", "level")}
+        shown["labels"] = None if untouched is None else _part(self.labels, untouched)
         judgement = judge(clf, self.inputs, self.inspection, untouched, train, watched, **shown)
         evaluation = judgement.evaluation
         results: dict[str, Any] = {
@@ -354,6 +374,8 @@ def _run(arguments: Mapping[str, Any]) -> Iterator[_Run]:
     read = {name: arguments[name] for name in (*names, "shares_of")}
     processes, output = current_processes(), Path(arguments["output"])
     read["verbose"] = arguments["verbose"] and processes.is_first
+    if arguments.get("labels") is not None:
+        read["leave_out"] = [*read["leave_out"], arguments["labels"]]
     with processes.together(), ExitStack() as held:
         with processes.first():  # the others find what it has encoded
             work = hidden_folder(real_path(output))
@@ -389,6 +411,11 @@ def _adapt(clf: UnbagClassifier, inputs: Inputs) -> None:
     """Set what depends on the rows and priors that were read."""
     if isinstance(clf.test_prior, Mapping):
         clf.test_prior = shares_by_class("test_prior", clf.test_prior, inputs.priors.classes)
+
+
+def _part(labels: Any, bags: Bags) -> Any:
+    """Labels of the rows of bags, which are some of all."""
+    return labels if labels is None or bags.rows is None else labels[np.asarray(bags.rows)]
 
 
 def _split(

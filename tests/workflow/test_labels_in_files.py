@@ -44,7 +44,7 @@ def test_labels_are_learned_from_and_are_no_feature(files, fitted):
     more = pd.read_parquet(files / "more.parquet")
     assert "seen" not in fitted.classifier.encoding_.columns
     predicted = fitted.classifier.predict(more.drop(columns=["bag", "truth"]))
-    assert (predicted.astype(int) == more["truth"]).mean() > 0.85
+    assert (predicted.astype(int) == more["truth"]).mean() > 0.75  # without labels 0.6
     assert fitted.evaluation.labelled.n_rows == pytest.approx(0.3 * 0.2 * 900, abs=25)
     assert 'labels = "seen"' in (files / "model" / "config.toml").read_text()
 

@@ -27,6 +27,7 @@ from unbag.evaluation.core import Core
 from unbag.evaluation.metrics import CLASS_METRICS, OVERALL_METRICS
 from unbag.evaluation.variances import BagSample
 from unbag.priors import ClassPriors, ShareErrors
+from unbag.priors.errors import GivenErrors
 from unbag.priors.partial import complete
 
 LEVEL, SEED = 0.95, 2311
@@ -170,7 +171,7 @@ def _draw(
         some = slice(case.without or 0, _n_unknown(case))
         merged[some], shares[some, :2] = theta[some, :2].sum(1), np.nan
         filled, errors = complete(shares, bag_ids, range(case.classes), [([0, 1], merged)])
-        return table, ClassPriors(filled, errors=ShareErrors.of(errors)), None
+        return table, ClassPriors(filled, errors=GivenErrors("guessed", errors)), None
     return table, ClassPriors(theta), None
 
 

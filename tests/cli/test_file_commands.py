@@ -430,6 +430,22 @@ def test_some_of_the_rows():
     assert "in which a number" in run(f"inspect {GIVEN} --where 'age >'").stderr
 
 
+def test_a_column_of_labels_is_learned_from_and_evaluated_with(folder):
+    rows = pyarrow.parquet.read_table(folder / "other.parquet")
+    known = ["yes" if age < 1 else "no" for age in rows["age"].to_pylist()]
+    seen = pyarrow.array([k if i % 4 == 0 else None for i, k in enumerate(known)])
+    pyarrow.parquet.write_table(rows.append_column("seen", seen), folder / "seen.parquet")
+    shares = "--bag district --priors shares.csv"
+    options = "--method crossfit --model linear --epochs 2 --labels seen --output seen"
+    printed = as_json(f"fit seen.parquet {shares} {options}")
+    assert printed["evaluation"]["labelled"]["n_rows"] > 5
+    printed = as_json(f"evaluate seen seen.parquet {shares} --labels seen")
+    assert printed["evaluation"]["labelled"]["n_rows"] == 90
+    result = run(f"evaluate seen seen.parquet {shares} --labels city")
+    assert result.exit_code == 1
+    assert "labels must be a column of the classes" in result.stderr
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_used_in_a_test(name):
     tested = "".join(

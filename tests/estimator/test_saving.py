@@ -161,6 +161,13 @@ def test_errors_of_the_shares_and_what_they_are_of(tmp_path):
     again = load_model(clf.save(tmp_path / "other"))
     assert again.priors.equals(clf.priors)
     assert again.priors_.equals(clf.priors_)
+    guessed = unbag.priors.ShareErrors(
+        priors.errors.variances, priors.errors.weights, np.arange(priors.n_bags) == 1
+    )
+    clf.priors = priors.with_errors(guessed)
+    again = load_model(clf.save(tmp_path / "guessed"))
+    assert again.priors.errors == guessed
+    assert not again.priors_.errors.is_guess.any()
 
 
 DAY, TIME = datetime.date(2024, 5, 1), datetime.datetime(2024, 5, 1, 7, 30)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from unbag.evaluation import evaluate_predictions
 from unbag.exceptions import InvalidInputError
 from unbag.io import read_priors
 from unbag.priors import ClassPriors, ShareErrors, partly_known
@@ -138,3 +139,29 @@ def test_a_bag_with_ranges_has_one_for_every_class():
 def test_other_kinds_of_tables_are_refused(given):
     with pytest.raises(InvalidInputError, match="table must be a dict of bag id to dict of class"):
         partly_known(given)
+
+
+def test_guesses_are_told_from_counts_wherever_the_errors_go():
+    priors = partly_known({**KNOWN, "west": {}})
+    assert priors.errors.is_guess.tolist() == [False, False, False, True]
+    assert priors.subset([3, 0]).errors.is_guess.tolist() == [True, False]
+    assert not ClassPriors(priors.values, errors=ShareErrors.from_rows(9)).errors.is_guess.any()
+    counted = ClassPriors(priors.values, errors=priors.errors.standard_errors)
+    assert counted.errors != priors.errors
+
+
+def test_an_accuracy_with_guessed_shares_is_right_on_average():
+    """A correction for errors of counts would take it two points too high."""
+    rng = np.random.default_rng(0)
+    confusion = np.array([[0.9, 0.1], [0.1, 0.9]])
+    found = []
+    for _ in range(20):
+        first = rng.uniform(0.2, 0.8, 40)
+        theta = np.column_stack([first, 1 - first])
+        rows = {m: dict(zip("ab", t, strict=True)) if m % 2 else {} for m, t in enumerate(theta)}
+        counts = rng.multinomial(100, theta @ confusion)
+        bags = np.repeat(np.arange(40), 100)
+        predicted = np.concatenate([np.repeat(["a", "b"], n) for n in counts])
+        report = evaluate_predictions(predicted, bags, priors=partly_known(rows))
+        found.append(float(report.accuracy))
+    assert np.mean(found) == pytest.approx(0.9, abs=0.015)

@@ -18,6 +18,7 @@ __all__ = [
     "ERROR_FIELDS",
     "FORMAT",
     "FORMAT_VERSION",
+    "GUESSED",
     "NOT_PLAIN",
     "NO_SETTINGS",
     "Description",
@@ -37,6 +38,7 @@ FORMAT = "unbag-model"
 FORMAT_VERSION = 1
 # Kept elsewhere in the folder, or, as a path could be anyone's, not at all.
 ERROR_FIELDS = ("variances", "weights")  # of ShareErrors
+GUESSED = "guessed"  # the field that is there only if a bag has shares that are guesses
 NO_SETTINGS = ("priors", "test_prior", "checkpoint", "callbacks")
 NOT_PLAIN = ("loss", "model", "random_state", "learner")  # may be objects that have no plain value
 _TEXTS = ("method", "loss", "model", "batching", "device", "precision")

@@ -17,6 +17,7 @@ from unbag.estimator.description import (
     ERROR_FIELDS,
     FORMAT,
     FORMAT_VERSION,
+    GUESSED,
     NO_SETTINGS,
     Description,
     Format,
@@ -237,6 +238,8 @@ class _Loading:
             fields = [f"{name}.{field}" for field in ERROR_FIELDS]
             if set(fields) & self.tensors.shapes.keys():
                 expected |= dict.fromkeys(fields, ((bags, k), f64))
+                if (guessed := f"{name}.{GUESSED}") in self.tensors.shapes:
+                    expected[guessed] = (bags,), f64
             expected[name] = (bags, k), f64
         if given.scaler_rows is not None:
             d = math.prod(given.row_shape)
@@ -329,7 +332,10 @@ class _Loading:
     ) -> ClassPriors:
         errors = None
         if f"{name}.{ERROR_FIELDS[0]}" in arrays:
-            errors = ShareErrors(*(arrays[f"{name}.{field}"].numpy() for field in ERROR_FIELDS))
+            variances, weights = (arrays[f"{name}.{field}"].numpy() for field in ERROR_FIELDS)
+            guessed = arrays.get(f"{name}.{GUESSED}")
+            is_guess = None if guessed is None else guessed.numpy() != 0
+            errors = ShareErrors(variances, weights, is_guess)
         shares = arrays[name].numpy()
         return ClassPriors(shares, ids, self.classes, errors=errors, shares_of=shares_of)
 

@@ -19,6 +19,7 @@ from unbag.estimator.description import (
     ERROR_FIELDS,
     FORMAT,
     FORMAT_VERSION,
+    GUESSED,
     NO_SETTINGS,
     NOT_PLAIN,
     Description,
@@ -162,6 +163,8 @@ def _tables(name: str, priors: ClassPriors) -> dict[str, Any]:
     tables = {name: priors.values}
     if priors.errors is not None:
         tables |= {f"{name}.{field}": getattr(priors.errors, field) for field in ERROR_FIELDS}
+        if priors.errors.is_guess.any():
+            tables[f"{name}.{GUESSED}"] = priors.errors.is_guess.astype(np.float64)
     return tables
 
 

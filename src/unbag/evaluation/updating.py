@@ -50,7 +50,9 @@ def update_inverse(
     """
     if priors.errors is None or priors.n_bags == priors.n_classes:
         return inverse
-    errors = priors.errors.covariance  # (M, K, K)
+    # The errors of guesses are uncorrelated with the guesses, which serve as they are.
+    known = ~priors.errors.is_guess[:, None, None]
+    errors = np.where(known, priors.errors.covariance, 0.0)  # (M, K, K)
     updated = inverse
     for _ in range(_ROUNDS):
         raw = updated.confusion(shares)

@@ -1,7 +1,7 @@
 """Errors of class shares: one way to give them, and what they do to an estimate."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -55,6 +55,10 @@ class ShareErrors:
         v; zeros for bags whose shares are exact.
     weights : array of shape (M, K)
         t; each row sums to 1, or to 0 where shares are exact.
+    guessed : bool array of shape (M,) or None
+        Bags of which shares are not known: given is what to expect of them. A counted share is the
+        true one plus an error; the true one is a guess plus an error (Berkson, 1950), and a
+        regression on guesses is not drawn towards anything.
 
     Examples
     --------
@@ -70,6 +74,7 @@ class ShareErrors:
 
     variances: _Floats
     weights: _Floats
+    guessed: NDArray[np.bool_] | None = None
 
     @staticmethod
     def from_rows(rows: Any) -> "GivenErrors":
@@ -140,6 +145,11 @@ class ShareErrors:
         return cls(t * np.where(square.any(1, keepdims=True), total / spread, 0), t)
 
     @property
+    def is_guess(self) -> NDArray[np.bool_]:
+        """Give ``guessed``, or False for every bag, (M,)."""
+        return np.zeros(len(self.variances), bool) if self.guessed is None else self.guessed
+
+    @property
     def standard_errors(self) -> _Floats:
         """Standard error of each share, (M, K)."""
         v, t = self.variances, self.weights
@@ -170,12 +180,13 @@ class ShareErrors:
     def subset(self, bags: ArrayLike) -> "ShareErrors":
         """Keep some bags, by mask or by index."""
         keep = np.asarray(bags)
-        return ShareErrors(self.variances[keep], self.weights[keep])
+        guessed = None if self.guessed is None else self.guessed[keep]
+        return ShareErrors(self.variances[keep], self.weights[keep], guessed)
 
     def in_class_order(self, order: ArrayLike) -> "ShareErrors":
         """Put the classes in another order, by index."""
         k = np.asarray(order)
-        return ShareErrors(self.variances[:, k], self.weights[:, k])
+        return ShareErrors(self.variances[:, k], self.weights[:, k], self.guessed)
 
     def added_variance(self, gradient: _Floats) -> _Floats:
         r"""Variance from these errors of an estimate with derivatives g (..., M, K) by Θ.
@@ -195,7 +206,11 @@ class ShareErrors:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ShareErrors):
             return NotImplemented
-        pairs = ((self.variances, other.variances), (self.weights, other.weights))
+        pairs = (
+            (self.variances, other.variances),
+            (self.weights, other.weights),
+            (self.is_guess, other.is_guess),
+        )
         return all(np.array_equal(a, b) for a, b in pairs)
 
     __hash__ = None  # type: ignore[assignment]  # equal by value, of arrays
@@ -215,14 +230,15 @@ class GivenErrors:
     def bind(self, table: "ClassPriors") -> ShareErrors:
         """Match them to Θ, strictly by id."""
         if self.kind == "guessed":  # standard errors of shares that were not known
+            bags = np.asarray(self.values.any(1))
             if self.beside is None:
-                return ShareErrors.of(self.values)
+                return replace(ShareErrors.of(self.values), guessed=bags)
             told = self.beside.bind(table)
             both = ShareErrors.of(np.hypot(told.standard_errors, self.values))
-            bags = self.values.any(1)[:, None]
             return ShareErrors(
-                np.where(bags, both.variances, told.variances),
-                np.where(bags, both.weights, told.weights),
+                np.where(bags[:, None], both.variances, told.variances),
+                np.where(bags[:, None], both.weights, told.weights),
+                bags,
             )
         if self.kind == "rows":
             rows = _by_bag("rows of the errors", self.values, table)

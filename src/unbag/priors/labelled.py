@@ -85,7 +85,8 @@ def with_labelled(
     if errors is not None:
         none = np.zeros((k, k))
         parts = np.vstack([errors.variances, none]), np.vstack([errors.weights, none])
-        errors = ShareErrors(*parts)
+        guessed = np.concatenate([errors.is_guess, np.zeros(k, bool)])
+        errors = ShareErrors(*parts, guessed)
     taken = set(map(str, table.bag_ids.tolist()))
     names = [f"labelled {name!r}" for name in table.classes.tolist()]
     while taken & set(names):

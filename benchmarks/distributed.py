@@ -6,8 +6,8 @@ usage: python benchmarks/distributed.py [--record FILE.json] [--kills 10] [--ray
 
 Weights after three epochs on 1, 2 and 4 processes; the same where PyTorch's
 DistributedDataParallel averages the gradients of every process's own batch; through Ray's
-TorchTrainer, where PYTHON can import ray; `unbag fit` of four processes, one of which is killed at
-a random moment, started again with two; and the time of a step. With a GPU, two processes share it.
+TorchTrainer, where PYTHON can import ray; a fit of four processes, one of which is killed at a
+random moment, started again with two; and the time of a step. With a GPU, two processes share it.
 Parts that are not measured again (--parts) stay in the record.
 """
 
@@ -16,9 +16,9 @@ import contextlib
 import copy
 import dataclasses
 import json
+import multiprocessing
 import os
 import platform
-import signal
 import socket
 import subprocess
 import sys
@@ -35,7 +35,8 @@ from numpy.typing import NDArray
 
 from script import read, write
 from unbag.bags import Bags
-from unbag.methods import Job, get_method
+from unbag.exceptions import LostProcessError
+from unbag.methods import Job, fit_many, get_method
 from unbag.models import MLP
 from unbag.objectives import Objective
 from unbag.processes import current_processes
@@ -58,6 +59,7 @@ THETA = np.array(
 PRECISIONS = ("float32", "float64")
 METHODS = ("u-prr", "prop", "matched-likelihood")
 SOFT = "soft labels"
+KILL_EPOCHS, LOST = 12, 3  # of the fit that is killed; how processes exit that lost another
 STEP_BATCHES = (1_000, 16_000)
 Record = dict[str, Any]
 
@@ -322,91 +324,70 @@ def through_ray(python: str, size: int) -> Record:
     return {"ray": ended.stdout.split()[-1], "processes": size, "difference": worst}
 
 
-KEPT = """
-from unbag.cli import app
-from unbag.methods import fitting
-fitting.fit_many.__kwdefaults__["checkpoint_seconds"] = 0.0
-app(prog_name="unbag")
-"""
+def fit_with_checkpoints(rank: int, size: int, port: int, folder: Path) -> None:
+    """Fit in one of several processes, with a checkpoint after every epoch."""
+    os.environ.update(told(rank, size, port))
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    job = Job(make_bags()[0], "u-prr", batch_size=BATCH, epochs=KILL_EPOCHS)
+    try:
+        options = {"checkpoint": folder / "kept", "checkpoint_seconds": 0}
+        (fit,) = fit_many([job], device="cpu", precision="float64", **options)
+    except LostProcessError:
+        os._exit(LOST)
+    if rank == 0:
+        torch.save(weights(fit.module), folder / "result")
+    dist.destroy_process_group()
 
 
 def kills(count: int) -> Iterator[Record]:
     """Kill one of four processes at random moments, and go on with two."""
-    from safetensors.torch import load_file
-
-    from commands import BAG, shares, write_priors, write_rows
-
     rng = np.random.default_rng(0)
-    options = f"--bag {BAG} --priors priors.csv --method u-prr --epochs 20 --batch-size 2000"
+    context = multiprocessing.get_context("fork")  # so that the moments are not those of imports
 
-    def start(size: int, output: str) -> subprocess.Popen[str]:
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(size)]
-        torchrun += ["--master-port", str(free_port()), "kept.py"]
-        command = ["fit", "rows.parquet", *options.split(), "--output", output, "--quiet"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        return subprocess.Popen(
-            [*torchrun, *command],
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(size: int, folder: Path) -> list[Any]:
+        port = free_port()
+        given = [(rank, size, port, folder) for rank in range(size)]
+        running = [context.Process(target=fit_with_checkpoints, args=each) for each in given]
+        for process in running:
+            process.start()
+        return running
 
-    def workers(running: subprocess.Popen[str]) -> list[int]:
-        with contextlib.suppress(FileNotFoundError):  # it has ended
-            children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text()
-            commands = {int(c): Path(f"/proc/{c}/cmdline").read_text() for c in children.split()}
-            return [child for child, command in commands.items() if "kept.py" in command]
-        return []
+    def finish(running: list[Any]) -> list[int]:
+        for process in running:
+            process.join(timeout=300)
+        return [process.exitcode for process in running]
 
-    def finish(running: subprocess.Popen[str]) -> int:
-        """Wait for the end, and count the errors that were told."""
-        told = running.communicate(timeout=600)[1]
-        return sum(line.startswith("error:") for line in told.splitlines())
-
-    def learned(output: str) -> torch.Tensor:
-        state = load_file(Path(folder, output, "model.safetensors"))
-        return torch.cat([value.double().flatten() for value in state.values()])
-
-    with tempfile.TemporaryDirectory() as folder:
-        theta = shares(6, 5)
-        write_priors(Path(folder, "priors.csv"), theta)
-        write_rows(Path(folder, "rows.parquet"), 20_000, 20, theta)
-        Path(folder, "kept.py").write_text(KEPT)
+    with tempfile.TemporaryDirectory() as root:
         begun = time.monotonic()
-        finish(start(4, "first"))
+        finish(start(4, Path(root)))
         whole = time.monotonic() - begun
-        expected = learned("first")
+        expected = torch.load(Path(root, "result"), weights_only=True)
         number = rows = 0
         while rows < count:
             number += 1
-            output = f"killed{number}"
-            running = start(4, output)
-            moment = float(rng.uniform(0.2, 0.95)) * whole  # not before there are processes
-            time.sleep(moment)
-            found = workers(running)
-            if len(found) < 4:  # the machine was faster or slower than before
-                running.terminate()
-                finish(running)
+            folder = Path(root, str(number))
+            running, lost = start(4, folder), int(rng.integers(4))
+            moment = float(rng.uniform(0.1, 0.95))
+            time.sleep(moment * whole)
+            if any(process.exitcode is not None for process in running):
+                finish(running)  # the machine was faster than before
                 continue
-            os.kill(found[int(rng.integers(4))], signal.SIGKILL)
+            running[lost].kill()
             killed = time.monotonic()
-            messages = finish(running)
-            seconds = time.monotonic() - killed
-            work = Path(folder, f".{output}.work")
+            codes = finish(running)
             row: Record = {
-                "moment": round(moment / whole, 2),
-                "others_ended_after": round(seconds, 1),
-                "messages": messages,
-                "model_left": Path(folder, output).exists(),
-                "kept_training": any(work.glob("training/*.safetensors")),
+                "moment": round(moment, 2),
+                "rank": lost,
+                "others_ended_after": round(time.monotonic() - killed, 1),
+                "others_told": codes.count(LOST),
+                "result_left": (folder / "result").exists(),
+                "epochs_kept": any(folder.glob("kept/*.safetensors")),
             }
-            if not Path(folder, output, "model.json").exists():
-                finish(start(2, output))
-            row["difference"] = difference(learned(output), expected)
+            finish(start(2, folder))
+            found = torch.load(folder / "result", weights_only=True)
             rows += 1
-            yield row
+            yield row | {"difference": difference(found, expected)}
 
 
 def steps(device: str, sizes: list[int], backend: str) -> list[Record]:
@@ -511,15 +492,15 @@ def table(record: Record) -> str:
     if rows := record.get("kills"):
         ended = max(row["others_ended_after"] for row in rows)
         worst = max(row["difference"] for row in rows)
-        kept = sum(row["kept_training"] for row in rows)
-        messages = sorted({row["messages"] for row in rows})
+        kept = sum(row["epochs_kept"] for row in rows)
+        told_all = sum(row["others_told"] == 3 for row in rows)
         text += [
             "",
-            f"One of four processes of `unbag fit` killed at {len(rows)} random moments ({kept} of "
-            f"them with some epochs kept), started again with two: the largest difference from the "
-            f"weights of the run that was left alone is {worst:.0e}. The others had ended after "
-            f"{ended:.0f} s at most, with {' or '.join(map(str, messages))} errors told by unbag "
-            "beside what torchrun says.",
+            f"One of four processes killed at {len(rows)} random moments of a fit by `u-prr`, "
+            f"{kept} of them with a checkpoint, and started again with two: the weights differ "
+            f"from those of the fit that was left alone by {worst:.0e} at most, in float64. The "
+            f"other three had ended after {ended:.1f} s at most, in {told_all} cases all of them "
+            "with a `LostProcessError`.",
         ]
     if rows := record.get("steps"):
         sizes = [key for key in rows[0] if key.isdigit()]

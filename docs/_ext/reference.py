@@ -24,6 +24,7 @@ MODULES = {  # which names users call, and what they are for
     "unbag.selection": "Search and cross-validation without labels.",
     "unbag.workflow": "What the commands call: files in, files out.",
     "unbag.io": "Rows and class shares from files.",
+    "unbag.processes": "The processes that fit one model together.",
     "unbag.datasets": "The six benchmark datasets of the paper.",
     "unbag.theory": "The bound on the estimation error.",
     "unbag.callbacks": "What is told while models are trained, and loggers.",

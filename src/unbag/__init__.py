@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         methods,
         objectives,
         priors,
+        processes,
         theory,
     )
     from unbag.bags import Bags, make_bags
@@ -56,6 +57,7 @@ __all__ = [
     "permutation_importance",
     "predictor",
     "priors",
+    "processes",
     "report",
     "theory",
     "tune",
@@ -70,6 +72,7 @@ _MODULES = (
     "methods",
     "objectives",
     "priors",
+    "processes",
     "theory",
 )
 _HOMES = {

@@ -18,7 +18,7 @@ from unbag.processes import Processes
 from unbag.progress import TrainingProgress
 from unbag.training.batches import BATCHINGS
 from unbag.training.checkpoint import Checkpoint
-from unbag.training.fit import Fit
+from unbag.training.fit import Fit, describe_end
 from unbag.training.history import History
 from unbag.training.losses import (
     AdversarialLoss,
@@ -344,22 +344,14 @@ class Stack:
         diverged = not bool(self.state["finite"][r])
         replica = self.replicas[r]
         history = self.history.of(r, n_epochs, replica.bags.priors.n_bags)
-        epochs = "1 epoch" if n_epochs == 1 else f"{n_epochs} epochs"
-        if diverged:
-            reason = f"The objective or its gradient was not finite in epoch {n_epochs}."
-        elif self.timed_out[r]:
-            reason = f"Stopped after {epochs}: the time was up."
-        elif self.ended[r] and self._stopped_by_risk(r, history):
-            reason = f"Stopped after {epochs}: the mean empirical risk was negative."
-        elif self.ended[r]:
-            reason = (
-                f"Stopped after {epochs}: the label-free error no longer fell "
-                f"(patience {replica.patience})."
-            )
-        else:
-            reason = (
-                "Its one epoch was run." if n_epochs == 1 else f"All {n_epochs} epochs were run."
-            )
+        by_risk = replica.stop_when_negative and history["empirical_risk"][-1] < 0
+        reason = describe_end(
+            n_epochs,
+            diverged=diverged,
+            timed_out=self.timed_out[r],
+            by_risk=bool(self.ended[r]) and by_risk,
+            patience=replica.patience if self.ended[r] else None,
+        )
         best = None if self.patience is None else int(self.state["best_epoch"][r])
         return Fit(
             self.model.extract(r),
@@ -373,9 +365,6 @@ class Stack:
             test_prior=replica.test_prior,
             output_prior=replica.output_prior,
         )
-
-    def _stopped_by_risk(self, r: int, history: dict[str, Any]) -> bool:
-        return self.replicas[r].stop_when_negative and history["empirical_risk"][-1] < 0
 
     # ------------------------------------------------------------------- checkpoint and resume
 

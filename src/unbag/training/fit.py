@@ -11,7 +11,7 @@ from torch import nn
 from unbag.evaluation import Calibration
 from unbag.exceptions import TrainingDivergedError
 
-__all__ = ["Fit"]
+__all__ = ["Fit", "describe_end"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,3 +85,25 @@ class Fit:
                 "lower learning_rate or scale the features."
             )
         raise TrainingDivergedError(message)
+
+
+def describe_end(
+    n_epochs: int, *, diverged: bool, timed_out: bool, by_risk: bool, patience: int | None
+) -> str:
+    """Say in a sentence why a training ended; the patience is that of one that ran out of it.
+
+    Examples
+    --------
+    >>> describe_end(3, diverged=False, timed_out=False, by_risk=False, patience=None)
+    'All 3 epochs were run.'
+    """
+    epochs = "1 epoch" if n_epochs == 1 else f"{n_epochs} epochs"
+    if diverged:
+        return f"The objective or its gradient was not finite in epoch {n_epochs}."
+    if timed_out:
+        return f"Stopped after {epochs}: the time was up."
+    if by_risk:
+        return f"Stopped after {epochs}: the mean empirical risk was negative."
+    if patience is not None:
+        return f"Stopped after {epochs}: the label-free error no longer fell (patience {patience})."
+    return "Its one epoch was run." if n_epochs == 1 else f"All {n_epochs} epochs were run."

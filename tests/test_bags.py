@@ -179,6 +179,27 @@ def test_split_of_overlapping_bags_stays_near_test_size():
     np.testing.assert_allclose(test.counts / bags.counts, 0.25, atol=0.01)
 
 
+def test_a_bag_whose_only_record_is_dealt_out_gets_it_back():
+    bags = Bags([[0.0], [1.0], [0.0]], ["a", "a", "b"], {"a": [0.5, 0.5], "b": [0.1, 0.9]})
+    train, test = bags.train_test_split(0.6, random_state=0)
+    assert train.bag_ids.tolist() == ["a", "b"]
+    assert train.X.tolist() == [[0.0], [0.0]]
+    assert test.X.tolist() == [[1.0]]
+
+
+def test_columns_of_text_are_encoded_and_their_encoding_kept():
+    frame = pd.DataFrame({"city": ["Oulu", "Turku"] * 4, "age": range(8)})
+    priors = {"a": [0.5, 0.5], "b": [0.1, 0.9]}
+    bags = Bags(frame, ["a", "b", "b", "a"] * 2, priors)
+    assert bags.encoding.columns == ("city", "age")
+    assert bags.feature_names == bags.encoding.feature_names
+    np.testing.assert_array_equal(bags.X, bags.encoding.transform(frame))
+    again = Bags(bags.X, bags.bag_ids, priors, encoding=bags.encoding)
+    assert again.encoding is bags.encoding
+    drawn = make_bags(frame, [0, 1] * 4, [[0.5, 0.5], [0.25, 0.75]], sizes=4, random_state=0)
+    assert drawn.encoding.columns == ("city", "age")
+
+
 def test_split_follows_the_seed():
     """Distinct and repeated rows alike."""
     X = np.r_[np.arange(200), np.arange(150, 200)].astype(float)[:, None]
@@ -299,8 +320,11 @@ def test_classes_are_matched_by_name():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sizes": 500}, "bag 0 with 400 rows of class 0 wanted, 100 there, 300 missing"),
-        ({"sizes": 100, "disjoint": True}, "bag 1 with 30 rows of class 0 wanted, 20 there, 10"),
+        ({"sizes": 500}, "bag 0, which needs 400 rows of class 0 where there are 100: 300 too few"),
+        (
+            {"sizes": 100, "disjoint": True},
+            "bag 1, which needs 30 rows of class 0 where there are 20: 10",
+        ),
         ({"sizes": [10, 0]}, "whole numbers of at least 1, got 10, 0"),
         ({"sizes": [1, 2, 3]}, "one number or 2"),
         ({"sizes": 2.5}, "whole numbers"),

@@ -35,10 +35,10 @@ class Bags(Shown):
     X
         n rows: an array or tensor of shape (n, d), images (n, H, W) or (n, C, H, W), or a table of
         pandas, polars or Arrow. The dtype is kept, except that bool becomes float32. Arrays of
-        numbers are not copied, so they may be memory-mapped and larger than memory. Tables that
-        hold more than numbers are encoded as files are; a column of the bag ids is left out.
+        numbers are not copied, so they may be memory-mapped and larger than memory. Tables with
+        other values than numbers are encoded like files; a column of the bag ids is left out.
     bag_ids
-        (n,) bag id of every row. An id without priors is an error.
+        (n,) bag id of every row. An id without class shares is an error.
     priors
         Class priors Θ, anything that :meth:`ClassPriors.of` takes. A bag without rows is kept,
         with one warning; see :meth:`present`.
@@ -57,8 +57,8 @@ class Bags(Shown):
     bag_index
         (n,) int64, the position of every row's bag in ``priors``.
     whole_counts
-        (M,) rows that every bag had before rows were selected: of all rows first given, so that a
-        part that was split off knows which share of each bag it is.
+        (M,) rows that every bag had before any were selected or split off. So a part knows which
+        share of each bag it is.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class Bags(Shown):
         self.whole_counts = self.counts
         empty = self.priors.bag_ids[self.counts == 0]
         if len(empty):
-            message = f"{len(empty)} of {self.priors.n_bags} bags with class priors have no rows: "
+            message = f"{len(empty)} of {self.priors.n_bags} bags with class shares have no rows: "
             warnings.warn(message + shorten(empty), MissingBagsWarning, stacklevel=2)
 
     @classmethod
@@ -394,7 +394,7 @@ def _check_supply(wanted: NDArray[Any], there: NDArray[Any], table: ClassPriors)
         return
     bag, name = shorten([table.bag_ids[m]]), shorten([table.classes[k]])
     got = (
-        f"bag {bag} with {wanted[m, k]} rows of class {name} wanted, "
-        f"{max(there[m, k], 0)} there, {wanted[m, k] - max(there[m, k], 0)} missing"
+        f"bag {bag}, which needs {wanted[m, k]} rows of class {name} where there are "
+        f"{max(there[m, k], 0)}: {wanted[m, k] - max(there[m, k], 0)} too few"
     )
     raise invalid("sizes", "within the labelled rows", got, "ask for smaller sizes.")

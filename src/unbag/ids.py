@@ -172,7 +172,7 @@ def _look_up(
     missing = np.array([key is None for key in keys], dtype=bool)[inverse]
     if missing.any():
         got = f"{missing.sum()} of {len(missing)} rows without one (None, NaN or NaT)"
-        raise invalid(name, "given for every row", got, "drop these rows or fill their ids in.")
+        raise invalid(name, "given for every row", got, "drop these rows or fill in their ids.")
     present = [key for key in keys if key]
     positions = np.array([known.get(key, -1) for key in present], dtype=np.int64)
     return present, positions, inverse

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["to_plain"]
+__all__ = ["p_text", "to_plain"]
 
 
 def to_plain(value: Any, *, text: Callable[[Any], str] = str, digits: int | None = None) -> Any:
@@ -56,3 +56,14 @@ def to_plain(value: Any, *, text: Callable[[Any], str] = str, digits: int | None
         return text(value)
 
     return convert(value)
+
+
+def p_text(p_value: float) -> str:
+    """Write a p-value for a sentence; one that is too small for a float is not 0.
+
+    Examples
+    --------
+    >>> p_text(0.0432), p_text(0.0)
+    ('p = 0.043', 'p < 1e-300')
+    """
+    return f"p = {p_value:.2g}" if p_value > 0 else "p < 1e-300"

@@ -1,4 +1,4 @@
-"""Progress with the time left, on standard error: bars, or lines where nobody watches."""
+"""Progress with the time left, on standard error: bars, or lines if it is no terminal."""
 
 import logging
 import sys

@@ -251,7 +251,8 @@ def test_every_option_of_predict(folder):
 def test_show():
     shown = done("show model").stdout
     assert "2 classes: 'yes', 'no'." in shown
-    assert "4 columns: age (number), income (number), city (category), member (boolean)." in shown
+    assert "2 columns of kind number: age, income.\n1 column of kind category: city.\n" in shown
+    assert "1 column of kind boolean: member." in shown
     assert "Column id is not used: it" in shown
     for question in ("How good is it?", "Can I trust it?", "What should I do next?"):
         assert question in shown
@@ -326,7 +327,7 @@ def test_interrupting(folder, monkeypatch, command):
     before = content(folder)
     result = run(call)
     assert result.exit_code == 130
-    assert "give the same command again to go on from there" in result.stderr
+    assert "the same command goes on from there" in result.stderr
     assert content(folder) == before
 
 

@@ -116,7 +116,7 @@ def test_what_is_refused(small_files):
     model = small_files / "model"
     for options, message in [
         ({"key": "id"}, "key must be a sequence of column names"),
-        ({"key": ["class"]}, "columns of other names than the output has"),
+        ({"key": ["class"]}, "columns whose names the output does not have"),
         ({"prior": {"yes": 1}, "bag": "district"}, "prior must be left out where bag is given"),
     ]:
         with pytest.raises(InvalidInputError, match=message):

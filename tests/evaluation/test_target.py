@@ -14,8 +14,8 @@ class Posterior:
 
     def __init__(self, theta, spread=2.0, sharpness=1.0, classes=None):
         k = theta.shape[1]
-        self.priors_ = ClassPriors(theta, classes=classes)
-        self.priors, self.classes_ = self.priors_, self.priors_.classes
+        self.known_priors_ = ClassPriors(theta, classes=classes)
+        self.classes_ = self.known_priors_.classes
         self.centres, self.sharpness = spread * np.eye(k), sharpness
         self.test_prior_ = self.output_prior_ = np.full(k, 1 / k)
 
@@ -32,7 +32,7 @@ class Posterior:
         return self.centres[label] + rng.normal(size=(n, len(shares)))
 
     def bags(self, n, rng):
-        theta = self.priors_.values
+        theta = self.known_priors_.values
         X = np.concatenate([self.draw(row, n, rng) for row in theta])
         return {"X": X, "bag_ids": np.repeat(np.arange(len(theta)), n)}
 
@@ -72,7 +72,7 @@ def test_errors_of_the_shares_widen_the_intervals():
     model = Posterior(symmetric(3, 0.5))
     target, held_out = model.draw(TARGET, 2000, rng), model.bags(1000, rng)
     exact = estimate_prior(model, target, **held_out).shares[0]
-    model.priors = model.priors_.with_errors(ShareErrors.from_rows(50))
+    model.known_priors_ = model.known_priors_.with_errors(ShareErrors.from_rows(50))
     counted = estimate_prior(model, target, **held_out).shares[0]
     assert counted.high - counted.low > 1.5 * (exact.high - exact.low)
 

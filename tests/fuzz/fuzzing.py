@@ -31,7 +31,7 @@ SHARES = {
     "rows in Parquet": 0.1,
     "rows in npz": 0.1,
     "rows in other files": 0.03,
-    "priors files": 0.18,
+    "shares files": 0.18,
     "TOML": 0.06,
     "model folders": 0.03,
     "tables of priors": 0.1,

@@ -181,7 +181,7 @@ def test_priors_files(tmp_path):
                 check_errors(read.priors, order, told)
         return True
 
-    sweep("priors files", priors_files(), check)
+    sweep("shares files", priors_files(), check)
 
 
 # ------------------------------------------------------------------------------- tables in memory

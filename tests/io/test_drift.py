@@ -38,9 +38,9 @@ def test_differences_are_named_with_their_size(encoding):
     other.loc[100:300, "member"] = pd.NA
     by_column = {text.split("'")[1]: text for text in encoding.compare(other)}
     assert set(by_column) == set(other.columns)
-    assert "of the values are out of the range of training: they are" in by_column["age"]
-    assert "those of training 2023-01-05 to 2023-10-31" in by_column["day"]
-    assert "8.2% of the values are rare or not seen in training (0.0%" in by_column["city"]
+    assert "of the values are outside the range of training: they go from" in by_column["age"]
+    assert "those of training from 2023-01-05 to 2023-10-31" in by_column["day"]
+    assert "8.2% of the values were rare or absent in training (0.0%" in by_column["city"]
     assert by_column["city"].endswith("such as 'Rovaniemi'.")
     assert "40.2% of the values are missing (0.0% in training)" in by_column["member"]
 

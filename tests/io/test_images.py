@@ -161,7 +161,7 @@ def test_missing_files_and_folders(folder, table):
     save(folder, GREY[:1], NAMES[:1])
     message = error(table(), folder)
     assert "files in the folder, got 2 of 3 missing: 'b.png', 'sub/c.png'; names are" in message
-    assert "must be a folder of images, got none of that name" in error(table(), folder / "none")
+    assert "must be a folder of images, got nothing of that name" in error(table(), folder / "none")
     assert "got 3 of 3 missing: 'sub'" in error(table(["sub"] * 3), folder)
 
 

@@ -91,8 +91,8 @@ def test_pandas_files_with_an_index(tmp_path):
         ("a,b,g\n.3,.7,x\n.6,.4,y\n", None, "'g', the only one that is not of numbers."),
         ("a,b,bag\n.3,.7,1\n.6,.4,2\n", None, "Bag ids are in the column 'bag', by its name."),
         ("g,a,b\n1,.3,.7\n2,.6,.4\n", None, "Bag ids are in the column 'g', the first one."),
-        (WIDE, "region", "The priors file has no column 'region'."),
-        ("g, a ,b\nx,.3,.7\n", "g", "Spaces around column names are left out."),
+        (WIDE, "region", "The shares file has no column 'region'."),
+        ("g, a ,b\nx,.3,.7\n", "g", "Spaces around column names were removed."),
         (WIDE.replace(",", ";").replace(".", ","), "district", "decimal marks, as in '0,3'."),
         (
             "g,c,v\nx,yes,.3\nx,no,.7\ny,yes,.5\ny,no,.5\n",
@@ -114,10 +114,10 @@ def test_pandas_files_with_an_index(tmp_path):
         (
             "g,a,b\nx,0.301,0.7\ny,0.6,0.4\n",
             "g",
-            "1 of 2 rows do not sum to exactly 1, as rounded figures do not: they were divided by "
-            "their sum (the furthest off is 1.001 for bag 'x').",
+            "1 of 2 rows do not sum to exactly 1, as is usual for rounded figures. They were "
+            "divided by their sum. The furthest off is 1.001, for bag 'x'.",
         ),
-        ("g,a,b,c\nx,33,33,33\ny,50,25,25\n", "g", "(the furthest off is 99 for bag 'x')"),
+        ("g,a,b,c\nx,33,33,33\ny,50,25,25\n", "g", "The furthest off is 99, for bag 'x'."),
     ],
 )
 def test_what_was_taken_for_granted_is_in_the_notes(write, content, bag, note):
@@ -276,12 +276,12 @@ LONG_AMBIGUOUS = "name the three columns of the long form bag, class and value"
         ),
         ("g,a,b\nx,.3,.7\ny,.1,o.9\n", None, "2 columns with other cells: 'g' (as 'x'), 'b' (as"),
         ("g,h,a,b\nx,u,.3,.7\n", None, "name the column of bag ids with bag=, correct the cells"),
-        ("g,a,b\nx,1.2,-.2\n", None, "no negative numbers, got -0.2 for bag 'x' and class 'b'"),
+        ("g,a,b\nx,1.2,-.2\n", None, "numbers of 0 or more, got -0.2 for bag 'x' and class 'b'"),
         ("g,a,b\nx,0,0\ny,1,2\n", None, "rows with a positive sum, got only zeros for bag 'x'"),
         ("g,a,b\nx,30%,70\n", None, "percent signs everywhere or nowhere, got '70'"),
         ("g,a,b\nx,30%,7%\n", None, "percent that sum to 100 in every bag, got the sum 37 for"),
         ("g,a,b\nx,.3%,.7%\n", None, "percent that sum to 100 in every bag, got the sum 1 for"),
-        ("g;a;b\nx;0,3;0.7\n", None, "one decimal mark, got '0,3' as well as '0.7'"),
+        ("g;a;b\nx;0,3;0.7\n", None, "one kind of decimal mark, got '0,3' as well as '0.7'"),
         ("g;a;b\nx;1.000;500\ny;2;1\n", None, "without thousands marks, got '1.000'"),
         ("g;a;b\nx;1,000;500\ny;2;1\n", None, "without thousands marks, got '1,000'"),
         ("g,a,b,t\nx,3,4,7\ny,1,2,3\n", None, "without a total, got 't', the sum of all others"),
@@ -329,7 +329,7 @@ def test_other_kinds_of_files(write, name, message):
 
 
 def test_no_file(tmp_path):
-    assert "must be an existing file, got none of that name" in error(tmp_path / "none.csv")
+    assert "must be an existing file, got nothing of that name" in error(tmp_path / "none.csv")
     (tmp_path / "folder.csv").mkdir()
     assert "must be an existing file, got a folder" in error(tmp_path / "folder.csv")
 
@@ -354,7 +354,7 @@ PRIORS = ClassPriors([[0.2, 0.8], [0.6, 0.4], [0.5, 0.5]], ["north", "south", "w
 def test_matching_bags_say_what_has_no_rows():
     assert match_bags(np.array(["south", "north", "west"]), PRIORS) == ()
     assert match_bags(["south", "south"], PRIORS) == (
-        "2 of 3 bags of the priors have no rows: 'north', 'west'.",
+        "2 of 3 bags with shares have no rows: 'north', 'west'.",
     )
 
 
@@ -366,8 +366,10 @@ def mismatch(bag_ids, priors):
 
 def test_bags_that_do_not_match_are_listed_both_ways():
     message = mismatch(["north", "east", "east", "up"], PRIORS)
-    assert "must be bags with class priors, got 3 of 4 rows in bags without priors: " in message
-    assert "'east' (2 rows), 'up' (1 row); 2 of 3 bags of the priors have no rows: " in message
+    assert (
+        "must be bags that have class shares, got 3 of 4 rows in bags without shares: " in message
+    )
+    assert "'east' (2 rows), 'up' (1 row); 2 of 3 bags with shares have no rows: " in message
     assert message.endswith("'south', 'west'.")
     message = mismatch([f"x{i}" for i in range(9)], PRIORS)
     assert "'x4' (1 row) and 4 more; " in message
@@ -395,7 +397,7 @@ def test_bags_that_would_match_if_written_alike(known, rows, hint):
 
 def test_different_kinds_of_unknown_ids_are_counted_apart():
     message = mismatch([1, True, True, "1"], PRIORS)
-    assert "4 of 4 rows in bags without priors: 1 (1 row), True (2 rows), '1' (1 row)" in message
+    assert "4 of 4 rows in bags without shares: 1 (1 row), True (2 rows), '1' (1 row)" in message
 
 
 def test_rows_without_a_bag():

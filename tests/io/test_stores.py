@@ -35,7 +35,7 @@ def test_a_folder_with_partitions():
     table = TableFiles("memory://rows")
     bags = ["north"] * 3 + ["south"] * 3
     assert values(table) == {"x": [1, 2, 4] * 2, "y": ["a", "b", "a"] * 2, "bag": bags}
-    assert table.notes == ("Files that are not tables were not read: 'notes.txt'.",)
+    assert table.notes == ("Files that are not tables are not read: 'notes.txt'.",)
     assert str(table.files[0]) == "memory:///rows/bag=north/0.parquet"
     kept = TableFiles("memory://rows", where="bag = 'south' and x > 1")
     assert values(kept, ["x"])["x"] == [2, 4]

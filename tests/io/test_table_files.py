@@ -18,7 +18,7 @@ class TestFiles:
         table = TableFiles(tmp_path)
         assert [file.name for file in table.files] == ["a.csv", "b.csv"]
         assert values(table)["file"] == ["a.csv", "b.csv"]
-        assert table.notes == ("Files that are not tables were not read: 'README.txt'.",)
+        assert table.notes == ("Files that are not tables are not read: 'README.txt'.",)
 
     def test_given_order_is_kept(self, tmp_path):
         files = [write(tmp_path / name, f"x\n{i}\n") for i, name in enumerate(["b.csv", "a.csv"])]

@@ -260,3 +260,8 @@ def test_rows_that_are_no_numbers(row):
 def test_the_condition_number_is_the_quotient_of_the_largest_and_smallest_singular_value():
     theta = [[0.6, 0.3, 0.1], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6], [0.5, 0.3, 0.2]]
     assert ClassPriors(theta).condition_number == pytest.approx(np.linalg.cond(theta))
+
+
+def test_an_empty_bag_counts_for_nothing_in_the_mixture():
+    priors = ClassPriors([[0.9, 0.1], [0.2, 0.8]])
+    np.testing.assert_array_equal(priors.pooled([0, 10]), [0.2, 0.8])

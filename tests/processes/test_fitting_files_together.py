@@ -63,7 +63,7 @@ def test_a_model_of_two_processes_is_that_of_one(tmp_path):
     ended = launch(f"{command} --output two", tmp_path)
     told = [stderr for _, stderr, _ in ended if stderr]
     assert len(told) == 1
-    assert "error: output must be a path that is free" in told[0]
+    assert "error: output must be a path that does not exist yet" in told[0]
     assert [code for *_, code in ended] == [1, 1]
     assert (tmp_path / "two/model.safetensors").read_bytes() == before
 

@@ -41,6 +41,7 @@ def test_a_good_model(run):
         "question": "Can I trust it?",
         "answer": "Yes, as far as it can be tested without labels.",
         "points": [],
+        "in_full": [],
     }
     assert following["answer"] == "Use it."
     assert len(following["points"]) == 1
@@ -90,7 +91,8 @@ def test_the_check_of_bags_and_shares_counts(run):
     inspection = unbag.inspect(close, sizes=100)
     status, _, trust, following = answers(run, inspection=inspection)
     assert status == inspection.verdict == "stop"
-    assert inspection.reasons[0] in trust["points"]
+    assert inspection.reasons[0].startswith(trust["points"][0].rstrip("."))
+    assert inspection.reasons[0] in trust["in_full"]
     assert "then fit again" in following["points"][0]
 
 

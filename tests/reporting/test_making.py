@@ -59,7 +59,7 @@ def test_save_writes_page_and_content(report, tmp_path):
     report.save(page)
     assert page.read_text(encoding="utf-8") == report.to_html()
     assert json.loads((tmp_path / "page.json").read_text(encoding="utf-8")) == report.to_dict()
-    with pytest.raises(InvalidInputError, match=r"not there yet.*overwrite=True"):
+    with pytest.raises(InvalidInputError, match=r"does not exist yet.*overwrite=True"):
         report.save(page)
     report.save(page, overwrite=True)
     with pytest.raises(InvalidInputError, match=r"ends in \.html"):

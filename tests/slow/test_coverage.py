@@ -108,7 +108,7 @@ class Posterior:
 
     def __init__(self, theta, spread):
         k = theta.shape[1]
-        self.priors, self.priors_ = theta, ClassPriors(theta)
+        self.known_priors_ = ClassPriors(theta)
         self.centres, self.classes_ = spread * np.eye(k), np.arange(k)
         self.test_prior_ = self.output_prior_ = np.full(k, 1 / k)
 
@@ -133,7 +133,7 @@ def test_intervals_of_a_shifted_prior(method, a):
     target = np.array([0.5, 0.3, 0.15, 0.05])
     hits = []
     for _ in range(100):
-        X = np.concatenate([model.draw(row, 1000, rng) for row in model.priors])
+        X = np.concatenate([model.draw(row, 1000, rng) for row in model.known_priors_.values])
         bags = np.repeat(np.arange(4), 1000)
         estimate = estimate_prior(
             model, model.draw(target, 1500, rng), X=X, bag_ids=bags, method=method

@@ -279,30 +279,33 @@ BAD_INPUTS = [
         FIT + "".join(f" --leave-out {c}" for c in ("age", "income", "city", "member", "id")),
     ),
     # -------------------------------------------------------------------------------------- priors
-    BadInput("priors", "no --priors", FIT.replace("--priors shares.csv", "")),
-    BadInput("priors", "no such file", FIT.replace("shares.csv", "share.csv")),
-    BadInput("priors", "an empty file", FIT, text("shares.csv", "")),
-    BadInput("priors", "column names only", FIT, priors("district,yes,no")),
+    BadInput("class shares", "no --priors", FIT.replace("--priors shares.csv", "")),
+    BadInput("class shares", "no such file", FIT.replace("shares.csv", "share.csv")),
+    BadInput("class shares", "an empty file", FIT, text("shares.csv", "")),
+    BadInput("class shares", "column names only", FIT, priors("district,yes,no")),
     BadInput(
-        "priors",
+        "class shares",
         "a file of another kind",
         FIT.replace("shares.csv", "shares.ods"),
         text("shares.ods", "PK"),
     ),
     BadInput(
-        "priors",
+        "class shares",
         "text called Parquet",
         FIT.replace("shares.csv", "shares.parquet"),
         text("shares.parquet", "district,yes,no\n"),
     ),
-    BadInput("priors", "a negative share", FIT, shares(north="1.2,-0.2")),
-    BadInput("priors", "shares that do not sum to 1", FIT, shares(north="0.8,0.4")),
-    BadInput("priors", "percent in one row and shares in others", FIT, shares(north="80,20")),
+    BadInput("class shares", "a negative share", FIT, shares(north="1.2,-0.2")),
+    BadInput("class shares", "shares that do not sum to 1", FIT, shares(north="0.8,0.4")),
+    BadInput("class shares", "percent in one row and shares in others", FIT, shares(north="80,20")),
     BadInput(
-        "priors", "counts of 0 in a whole row", FIT, shares(north="8,2", south="0,0", west="5,5")
+        "class shares",
+        "counts of 0 in a whole row",
+        FIT,
+        shares(north="8,2", south="0,0", west="5,5"),
     ),
     BadInput(
-        "priors",
+        "class shares",
         "a bag twice",
         FIT,
         priors(
@@ -310,30 +313,33 @@ BAD_INPUTS = [
         ),
     ),
     BadInput(
-        "priors",
+        "class shares",
         "a class twice",
         FIT,
         priors("district,yes,yes", "north,0.8,0.2", "south,0.3,0.7", "west,0.5,0.5"),
     ),
     BadInput(
-        "priors", "one class only", FIT, priors("district,yes", "north,1", "south,1", "west,1")
+        "class shares",
+        "one class only",
+        FIT,
+        priors("district,yes", "north,1", "south,1", "west,1"),
     ),
     BadInput(
-        "priors",
+        "class shares",
         "a column of totals",
         FIT,
         priors("district,yes,no,total", "north,80,20,100", "south,30,70,100", "west,50,50,100"),
     ),
-    BadInput("priors", "a cell that is no number", FIT, shares(south="most,0.7")),
-    BadInput("priors", "an empty cell", FIT, shares(north="0.8,")),
+    BadInput("class shares", "a cell that is no number", FIT, shares(south="most,0.7")),
+    BadInput("class shares", "an empty cell", FIT, shares(north="0.8,")),
     BadInput(
-        "priors",
+        "class shares",
         "a row without a bag id",
         FIT,
         priors("district,yes,no", "north,0.8,0.2", ",0.3,0.7", "west,0.5,0.5"),
     ),
     BadInput(
-        "priors",
+        "class shares",
         "a pair twice in the long form",
         FIT,
         priors(
@@ -346,10 +352,13 @@ BAD_INPUTS = [
         ),
     ),
     BadInput(
-        "priors", "bags of rows without priors, and the other way round", FIT, priors(*UNKNOWN_BAGS)
+        "class shares",
+        "bags of rows without shares, and the other way round",
+        FIT,
+        priors(*UNKNOWN_BAGS),
     ),
     BadInput(
-        "priors",
+        "class shares",
         'bag ids "1" in the rows and 1 in the priors',
         FIT,
         lambda f: (
@@ -357,9 +366,9 @@ BAD_INPUTS = [
             priors("district,yes,no", "1,0.8,0.2", "2,0.3,0.7")(f),
         ),
     ),
-    BadInput("priors", "shares that cannot tell the classes apart", FIT, priors(*SAME)),
+    BadInput("class shares", "shares that cannot tell the classes apart", FIT, priors(*SAME)),
     BadInput(
-        "priors",
+        "class shares",
         "one bag only",
         FIT,
         lambda f: (
@@ -573,20 +582,20 @@ BAD_INPUTS = [
     BadInput("evaluate", "an unknown bag column", f"{EVALUATE} --bag county"),
     BadInput(
         "evaluate",
-        "bags that have no priors",
+        "bags that have no shares",
         EVALUATE,
         column("district", lambda t: ["east"] * len(t), "other.parquet"),
     ),
     BadInput(
         "evaluate",
-        "priors of other classes",
+        "shares of other classes",
         f"{EVALUATE} --priors new.csv",
         text("new.csv", "district,yes,maybe\nnorth,0.8,0.2\nsouth,0.3,0.7\nwest,0.5,0.5\n"),
     ),
     BadInput("evaluate", "rows of one bag", EVALUATE, _one_bag_only),
     BadInput(
         "evaluate",
-        "priors that cannot tell the classes apart",
+        "shares that cannot tell the classes apart",
         f"{EVALUATE} --priors new.csv",
         text("new.csv", "\n".join(SAME)),
     ),

@@ -18,6 +18,7 @@ from run_command import message, run
 from small_files import train, write_files
 
 PAGE = Path(__file__).parents[2] / "docs/reference/errors.md"
+_LONGEST = 260  # characters of a message that the page shows
 HEAD = """# What is refused, and the message
 
 Every row of these tables is tested: the command ends with exit code 1 (2 where the command line \
@@ -34,8 +35,17 @@ def page(messages: dict[BadInput, str]) -> str:
     parts = [HEAD]
     for topic, cases in groupby(messages, key=lambda case: case.topic):
         parts.append(f"\n## {topic.capitalize()}\n\n| what is wrong | message |\n|---|---|\n")
-        parts += [f"| {_cell(case.wrong)} | {_cell(messages[case])} |\n" for case in cases]
+        parts += [f"| {_cell(case.wrong)} | {_cell(_cut(messages[case]))} |\n" for case in cases]
     return "".join(parts)
+
+
+def _cut(text: str) -> str:
+    """Leave the middle of a long list out."""
+    if len(text) <= _LONGEST:
+        return text
+    return (
+        f"{text[: _LONGEST // 2].rpartition(' ')[0]} … {text[-_LONGEST // 2 :].partition(' ')[2]}"
+    )
 
 
 def _cell(text: str) -> str:

@@ -482,7 +482,7 @@ def test_evaluate_and_export_are_one_run_at_a_time(folder, command):
 def test_priors_of_too_low_a_rank_are_refused_before_training(folder, monkeypatch):
     (folder / "shares.csv").write_text("district,yes,no\nnorth,1,1\nsouth,1,1\nwest,1,1\n")
     monkeypatch.setattr(unbag.UnbagClassifier, "fit_bags", lambda *_, **__: pytest.fail("trained"))
-    with pytest.raises(InvalidInputError, match="priors must be of rank 2"):
+    with pytest.raises(InvalidInputError, match="tell all 2 classes apart"):
         fit()
 
 

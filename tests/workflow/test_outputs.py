@@ -123,5 +123,5 @@ def test_a_model_that_came_while_waiting_is_not_replaced(folder, monkeypatch):
         return inner(*given)
 
     monkeypatch.setattr(work, "hold", finished_first)
-    with pytest.raises(InvalidInputError, match="new, which holds a model"):
+    with pytest.raises(InvalidInputError, match="new, a model"):
         train(folder, "new", seed=3)

@@ -216,7 +216,7 @@ def test_images_that_changed_are_predicted_again(folder, monkeypatch):
 
 def test_an_existing_file_is_kept_or_replaced(folder):
     (folder / "out.csv").write_text("mine")
-    with pytest.raises(UnbagError, match=r"out.csv, which exists; choose another path"):
+    with pytest.raises(UnbagError, match=r"out.csv; choose another path"):
         predict_files("model", "other.parquet", output="out.csv")
     assert (folder / "out.csv").read_text() == "mine"
     assert predict_files("model", "other.parquet", output="out.csv", overwrite=True).rows == 360

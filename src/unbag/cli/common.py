@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 INTERRUPTED = 130
-GOES_ON = "Stopped. What is done is kept: give the same command again to go on from there."
+GOES_ON = "Stopped. Finished work is kept: the same command goes on from there."
 _OF_COMMANDS = ("as_json", "config", "log_file", "quiet")  # not of the functions behind them
 _SHOWN_NOTES = 20  # a wide table may have thousands
 _STEPS = logging.getLogger("unbag")  # what the library says of its steps

@@ -33,8 +33,8 @@ _NOT_SEARCHED = (
 def fit(**options: Any) -> None:
     """Train a classifier from rows and the class shares of their bags.
 
-    The model folder gets the network, its label-free evaluation on rows kept apart, and a report
-    to show (report.html). A run that was stopped goes on when the command is given again.
+    The model folder holds the model, its evaluation without labels on rows kept apart, and a page
+    to show (report.html). If a run was stopped, the same command continues it.
 
     Several processes train together: torchrun --nproc-per-node 4 -m unbag fit ...
 
@@ -49,7 +49,7 @@ def fit(**options: Any) -> None:
 def tune(**options: Any) -> None:
     """Search for the best method and settings without labels, and keep that model.
 
-    What chose the model does not judge it: the evaluation comes from rows kept apart.
+    Rows that choose the model do not judge it: the evaluation comes from other rows.
 
     Example: unbag tune rows.parquet --bag district --priors shares.csv --output model --trials 16
     """
@@ -61,7 +61,8 @@ def _show(trained: TrainedModel, as_json: bool) -> None:
     if as_json:
         print_json(trained.to_dict())
         return
-    print_notes(trained.notes, trained.warnings)
+    told = () if trained.evaluation is None else trained.evaluation.warnings  # printed with it
+    print_notes(trained.notes, [text for text in trained.warnings if text not in told])
     meaning = trained.inspection.meaning
     say(f"Check of bags and shares: {meaning} (`unbag inspect` tells more).")
     for reason in trained.inspection.reasons:

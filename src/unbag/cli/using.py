@@ -56,7 +56,8 @@ def evaluate(**options: Any) -> None:
         if options["as_json"]:
             print_json(result.to_dict())
             return
-        print_notes(result.notes, result.warnings)
+        told = result.evaluation.warnings  # printed with it
+        print_notes(result.notes, [text for text in result.warnings if text not in told])
         say(f"{result.evaluation}\n\n{result.verdict}")
         if result.report is not None:
             say(f"\nReport: {result.report}")
@@ -71,8 +72,8 @@ def evaluate(**options: Any) -> None:
 def predict(**options: Any) -> None:
     """Predict the class of every row of a file of any size.
 
-    The output has the key, the class and the probability of each. A run that was stopped goes on
-    when the command is given again.
+    The output holds the key, the predicted class and the probability of every class. If a run was
+    stopped, the same command continues it.
 
     Example: unbag predict model rows.parquet --key id --output predictions.parquet
     """

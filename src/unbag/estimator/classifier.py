@@ -37,21 +37,21 @@ class UnbagClassifier(Predicting, OnHub):
     Parameters
     ----------
     priors : array, dict, DataFrame or ClassPriors, default=None
-        Θ: one row per bag, one column per class. An array needs bag ids 0..M−1; a DataFrame
-        (index = bag ids, columns = class names) or dict is matched by id. None means that every
-        bag is pure: ``y`` is the class itself, plain supervised learning. :meth:`fit_bags` takes
-        the priors of its bags.
+        The class shares Θ: one row per bag, one column per class. For an array, bag ids must be
+        0..M−1; a DataFrame (index = bag ids, columns = class names) or dict is matched by id.
+        None means that ``y`` is the class itself, as in supervised learning. :meth:`fit_bags`
+        uses the class shares of its bags.
     method : str or Method, default="auto"
         biased, prop, prop-cr, unbiased, u-correct, u-flood, u-stop, u-prr, bag-likelihood,
-        matched-likelihood, crossfit, consistency, tables, or auto, which chooses by bags and
-        network (docs/guide/methods.md). An object has settings, such as
-        ``unbag.methods.UPRR(alpha=0.5)``; ``set_params(method__alpha=0.5)`` and searches over
-        ``method__alpha`` reach them too, also where the method is a name.
+        matched-likelihood, crossfit, consistency, tables, or auto, which chooses one of them to
+        suit the bags and the network (docs/guide/methods.md). An object has settings, such as
+        ``unbag.methods.UPRR(alpha=0.5)``. ``set_params(method__alpha=0.5)`` and searches over
+        ``method__alpha`` change them too, even if the method is given by its name.
     learner : str or classifier, default=None
-        The classifier that learns soft labels in the method ``tables``, which "auto" chooses then:
-        "trees", "extra-trees", "boosting", "linear", "mlp", or a classifier of scikit-learn, or of
-        a library with the same interface, with ``predict_proba`` and ``sample_weight``. None means
-        what ``tables`` uses by itself, and for other methods none.
+        The classifier that the method ``tables`` trains: "trees", "extra-trees", "boosting",
+        "linear", "mlp", or a classifier of scikit-learn or of a library with the same interface,
+        which needs ``predict_proba`` and ``sample_weight``. With a learner, "auto" chooses
+        ``tables``. None means that ``tables`` uses several; other methods take no learner.
     test_prior : array of shape (K,) or dict, default=None
         π, the class shares where the classifier will be used; None means those of the rows.
     loss : str or callable, default="cross-entropy"
@@ -62,17 +62,17 @@ class UnbagClassifier(Predicting, OnHub):
     depth, width, dropout : int, int, float
         Shape of the MLP, and its share of dropout.
     epochs, batch_size, learning_rate : int, int, float, default=None
-        None means a value from the number of rows. In crossfit, ``epochs`` is that of networks on
-        soft labels; fewer epochs than usual shorten the start as well. With a learning rate,
-        residual networks learn by Adam; else crossfit and consistency train them by gradient
-        descent from 10,000 rows on.
+        None means a value that depends on the number of rows. In crossfit, ``epochs`` is that of
+        networks that learn soft labels; fewer epochs than usual shorten the start as well. If a
+        learning rate is given, residual networks are trained by Adam. Otherwise crossfit and
+        consistency train them by gradient descent if there are 10,000 rows or more.
     weight_decay : float, default=None
-        In Adam's L2 form. None means 1e-5. In crossfit, None means (280/n)^1.5, at most 0.01, where
-        MLPs with hidden layers learn soft labels of n rows, and 0.003 where MLPs start from weak
-        shares.
+        In Adam's L2 form. None means 1e-5, with two exceptions in crossfit: (280/n)^1.5, at most
+        0.01, for MLPs with hidden layers that learn soft labels of n rows, and 0.003 for the first
+        MLPs if shares are weak.
     early_stopping : bool, default=False
-        Hold rows out, end when their label-free error stops falling, and keep the weights of the
-        epoch where it was smallest.
+        Hold rows out, stop when their label-free error no longer falls, and keep the weights of
+        the epoch with the smallest error.
     validation_fraction : float, default=0.1
         Share of every bag that is held out for early stopping.
     n_iter_no_change : int, default=20
@@ -86,13 +86,13 @@ class UnbagClassifier(Predicting, OnHub):
     device : str, default="auto"
     precision : {"float32", "tf32", "bf16", "float64"}, default="float32"
     warm_start : bool, default=False
-        Go on from the network of the last fit, whatever ``model``, ``depth``, ``width`` and
-        ``dropout`` say now.
+        Start from the network of the last fit; ``model``, ``depth``, ``width`` and ``dropout``
+        are then ignored.
     time_limit : float, default=None
-        Seconds that training may take, kept as far as whole epochs and stages allow: what does not
-        fit any more is left out, and the model is the best so far. None means no limit.
+        Seconds that training may take. A stage or epoch that has begun ends; what no longer fits
+        is left out, and the model is the best so far. None means no limit.
     checkpoint : path, default=None
-        A folder from which a fit that was killed goes on, with the same result.
+        A folder for unfinished work. A fit that was killed goes on from it, with the same result.
     callbacks : sequence of unbag.callbacks.Callback, default=None
         Told of every epoch, of stages and of the end, such as
         ``[unbag.callbacks.JsonLinesLogger("run.jsonl")]``.
@@ -104,13 +104,13 @@ class UnbagClassifier(Predicting, OnHub):
     ----------
     classes_ : array of shape (K,)
     priors_ : ClassPriors
-        Of the bags that had rows.
+        Of the bags that had rows; ``known_priors_`` are those of all bags that were given.
     method_ : str
-        Name of the method, also where ``method="auto"`` left it open.
+        Name of the method that was used, also with ``method="auto"``.
     settings_ : dict
         Settings of that method.
     training_settings_ : dict
-        Values used for what the parameters of training left open; not of a model that was loaded.
+        Values that were chosen for parameters of training that are None. A loaded model has none.
     module_ : nn.Module
     history_ : dict of arrays
         One entry per epoch: ``epoch``, ``objective``, ``empirical_risk``, ``negative_share``,
@@ -127,8 +127,8 @@ class UnbagClassifier(Predicting, OnHub):
         How the columns of a table or file became rows, and what was left out (``left_out``,
         ``notes``); a saved model holds it. ``encoding_.transform(table)`` gives the rows.
     stop_reason_ : str
-        Why training ended. crossfit and consistency also say how often they name the right bag of
-        held-out rows, compared with chance.
+        Why training ended. Some methods also say how often the model names the right bag of rows
+        that it was not trained on, compared with chance.
     test_prior_, output_prior_ : arrays of shape (K,)
         π, and the prior under which the softmax is a posterior: π for the methods built on the
         rewritten risk. ``biased``, ``prop`` and ``prop-cr`` have none by theory; the class shares
@@ -229,22 +229,22 @@ class UnbagClassifier(Predicting, OnHub):
         Parameters
         ----------
         X : array, Tensor, sparse matrix or table of shape (n, d), or images (n, C, H, W), (n, H, W)
-            A table is a DataFrame of pandas or polars, or whatever has ``__arrow_c_stream__``.
-            One that holds numbers alone is taken as scikit-learn takes it. With ``bag``, or with
-            text, dates, categories or missing values, its columns are encoded as those of files
-            are (:class:`unbag.io.TableEncoding`): ``encoding_`` says how, and what was left out.
-            Columns are then found by their names in ``predict``, and further ones are ignored.
+            A table is a DataFrame of pandas or polars, or any object with ``__arrow_c_stream__``.
+            A table of numbers alone is used as scikit-learn would use it. With ``bag``, or with
+            text, dates, categories or missing values, the columns are encoded like those of files
+            (:class:`unbag.io.TableEncoding`): ``encoding_`` says how, and what was left out.
+            ``predict`` then finds columns by their names and ignores others.
         y : array of shape (n,)
-            The bag id of every row (the class, where ``priors`` is None). A column of X that holds
-            the same is not learned from.
+            The bag id of every row, or its class if ``priors`` is None. A column of X with the
+            same values is left out.
         sample_weight : array of shape (n,), optional
             Weight of every row in the means of its bag; rows of weight 0 are left out.
         bag : str, optional
             In place of y, the column of X that holds the bag ids.
         labels : array of shape (n,), optional
-            Classes of rows where they are known, and None or NaN elsewhere. Labelled rows are
-            learned from as such; the shares of the rest of their bag follow. The methods crossfit
-            and tables take them, and "auto" chooses one of these.
+            The classes of rows where they are known, and None or NaN elsewhere. The shares of the
+            other rows of a bag follow from them. Only the methods crossfit and tables use labels;
+            "auto" then chooses one of these.
         test_set : (X, labels), optional
             Labelled rows whose error is recorded in ``history_`` each epoch, for research; it
             changes nothing else.

@@ -50,6 +50,11 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
     output_prior_: NDArray[np.float64]
     calibration_: Calibration | None
 
+    @property
+    def known_priors_(self) -> ClassPriors:
+        """Priors of all bags that were given, also of those that had no rows in training."""
+        return self.priors_ if self.priors is None else ClassPriors.of(self.priors)
+
     def predict_proba(self, X: Any, prior: Any = None, bag_ids: Any = None) -> NDArray[np.float64]:
         r"""Class probabilities of every row, shape (n, K).
 
@@ -121,8 +126,7 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
     def _ids_and_priors(self, X: Any, y: Any) -> tuple[NDArray[Any], ClassPriors]:
         """Bag ids of the rows and the priors of their bags; Bags hold both themselves."""
         if not isinstance(X, Bags):
-            table = self.priors_ if self.priors is None else ClassPriors.of(self.priors)
-            return id_array("y", y), table
+            return id_array("y", y), self.known_priors_
         if y is not None:
             raise invalid("y", "left out where X is Bags, which hold the bag ids", "both")
         if list(X.priors.classes) != list(self.classes_):
@@ -179,7 +183,7 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
         if bag_ids is not None:
             if prior is not None:
                 raise invalid("prior", "left out where bag_ids are given", "both")
-            table = self.priors_ if self.priors is None else ClassPriors.of(self.priors)
+            table = self.known_priors_
             new, index = table.values, table.encode(bag_ids)
             if len(index) != _num_samples(X):
                 raise invalid("bag_ids", f"one for each of {_num_samples(X)} rows", len(index))

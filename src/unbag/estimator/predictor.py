@@ -165,7 +165,7 @@ def output_names(classes: NDArray[Any], key: Sequence[str], probabilities: bool)
     names = [*key, CLASS, *([f"p_{name}" for name in classes] if probabilities else [])]
     if twice := repeated(names):
         remedy = "rename the key columns."
-        raise invalid("key", "columns of other names than the output has", shorten(twice), remedy)
+        raise invalid("key", "columns whose names the output does not have", shorten(twice), remedy)
     return names
 
 

@@ -91,30 +91,30 @@ def evaluate_predictions(
     test_prior : array of shape (K,) or dict, optional
         π; by default the pooled prior of these rows.
     probabilities : array of shape (n, K), optional
-        Predicted probabilities, for log-loss, Brier score and ROC. Their intervals are those of
-        rows drawn freely: too wide for exact counts.
+        Predicted probabilities, for log-loss, Brier score and ROC. The intervals of these are
+        those of a sample of a population, so they are too wide with ``shares_of="rows"``.
     cost : array of shape (K, K), optional
         Cost of predicting class k (column) where the class is y (row).
     level : float, default=0.95
-        Of the intervals.
+        Confidence level of the intervals.
     shares_of : {"rows", "population"}, optional
-        "rows" where the shares are those of these very rows, as in a census, so that intervals are
-        narrower; "population" where the rows of a bag were drawn from a population with these
-        shares. By default as the priors say, else "population".
+        "rows" if the shares count these very rows, as in a census; intervals are then narrower.
+        "population" if the rows of a bag are a sample of a population with these shares. By
+        default as the priors say, else "population".
     inverse : {"size-weighted", "pseudo-inverse", "least-variance"}
     by : array of shape (n,), optional
-        A group of every row, such as the sex of a person: ``groups`` then has accuracy, recall and
-        class shares of each, with intervals that hold for all groups at once.
+        The group of every row, such as the sex of a person. ``groups`` then has accuracy, recall
+        and class shares of each group, with intervals that hold for all groups at once.
     labels : array of shape (n,), optional
-        Classes of rows where they are known, and None or NaN elsewhere; these rows are to be drawn
-        at random. They narrow the intervals, count for more where bags differ, and tell whether
-        the bags are right: ``labelled`` has what they say by themselves.
+        The classes of rows where they are known, and None or NaN elsewhere. Draw these rows at
+        random. They narrow the intervals, count more if bags differ, and tell whether the bags
+        are right: ``labelled`` has what they say by themselves.
     X : array, table or Bags of n rows, optional
         The rows themselves. If the rows of a class differ between bags, the intervals reach as far
         as that may move the numbers (``row_drift``). Without rows nobody can tell.
     row_ids : array of shape (n,), optional
-        The same id for rows that are the same record, in whatever bags: the variance is then
-        clustered by record.
+        The same id for rows that are the same record, also in different bags. The variance is
+        then that of records.
     sampling, prior_errors : optional
         Replaced by ``shares_of`` and by the ``errors`` of :class:`ClassPriors`.
 
@@ -283,8 +283,7 @@ def evaluate(
         X = rows if last is estimator else X
     predicted = estimator.predict(X)
     if priors is None and hasattr(last, "output_prior_"):  # other libraries' priors are no tables
-        default_priors = last.priors if default_priors is None else default_priors
-        priors = last.priors_ if default_priors is None else default_priors
+        priors = last.known_priors_ if default_priors is None else default_priors
         test_prior = last.test_prior if test_prior is None else test_prior
     priors = default_priors if priors is None else priors
     if priors is None:

@@ -13,6 +13,7 @@ from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.metrics import OVERALL_METRICS
 from unbag.evaluation.variances import BagSample
 from unbag.exceptions import RankError
+from unbag.plain import p_text
 from unbag.priors import ClassPriors, with_labelled
 
 __all__ = ["LabelledRows", "bags_of_labels", "gathering", "labelled_rows", "reweighted"]
@@ -56,7 +57,7 @@ class LabelledRows:
         assert self.accuracy is not None
         assert self.of_bags is not None
         return (
-            f"The labelled rows and the bags disagree (p = {self.p_value:.2g}): by the "
+            f"The labelled rows and the bags disagree ({p_text(self.p_value)}): by the "
             f"{self.n_rows:,} labelled rows alone the accuracy is {self.accuracy:.1%} "
             f"({self.accuracy.low:.1%} to {self.accuracy.high:.1%}), by the bags alone "
             f"{self.of_bags:.1%}. If the labelled rows were drawn at random, rely on theirs: rows "

@@ -185,8 +185,7 @@ class _HeldOut:
     bag_index: NDArray[np.int64]
 
     def __init__(self, estimator: Any, X: Any, bag_ids: Any) -> None:
-        given = estimator.priors
-        table = estimator.priors_ if given is None else ClassPriors.of(given)
+        table: ClassPriors = estimator.known_priors_
         self._estimator, self._table = estimator, table
         index, self.predicted = table.encode(bag_ids), self.predict(X)
         if len(self.predicted) != len(index):

@@ -2,6 +2,7 @@
 
 from unbag.evaluation.misfit import Misfit
 from unbag.evaluation.row_drift import RowDrift
+from unbag.plain import p_text
 from unbag.priors import ClassPriors
 from unbag.validation import shorten
 
@@ -42,7 +43,7 @@ def misfit_warning(misfit: Misfit | None) -> str | None:
     which = f" Bags that stand out: {bags}." if misfit.bags else ""
     return (
         "The bags disagree about this model more than chance allows "
-        f"(p = {misfit.p_value:.2g}): from bag to bag, the recall of a class differs by about "
+        f"({p_text(misfit.p_value)}): from bag to bag, the recall of a class differs by about "
         f"{100 * misfit.drift:.2g} points. All intervals are wider for it.{which} Leave out "
         "columns that differ between bags for other reasons than the classes, check how bags and "
         "their shares were collected, or leave bags out, and evaluate again."

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from unbag.drawing import axes_for
-from unbag.plain import to_plain
+from unbag.plain import p_text, to_plain
 from unbag.priors import SharesOf
 from unbag.summary import Shown, Summary, data_frame
 
@@ -192,7 +192,7 @@ class Inspection(Findings, Shown):
             each = f" and {self.alike.n_columns:,} columns" if self.alike.n_columns else ""
             used = f"{self.alike.n_features} features{each}, {self.alike.n_rows:,} rows"
             table.append(
-                ("rows of a class alike in all bags", f"p = {self.alike.p_value:.2g}, {used}")
+                ("rows of a class alike in all bags", f"{p_text(self.alike.p_value)}, {used}")
             )
         return table
 

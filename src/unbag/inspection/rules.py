@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from unbag.inspection.findings import Findings, plain_number, points
+from unbag.plain import p_text
 from unbag.priors import ILL_CONDITIONED
 from unbag.validation import shorten
 
@@ -238,8 +239,8 @@ def _row_reasons(f: Findings) -> list[str]:
             else ""
         )
         reasons.append(
-            f"Rows of a class do not look alike in all bags, or the shares are wrong (p = "
-            f"{f.alike.p_value:.2g}{off}).{named} Check how these bags and their shares were "
+            f"Rows of a class do not look alike in all bags, or the shares are wrong ("
+            f"{p_text(f.alike.p_value)}{off}).{named} Check how these bags and their shares were "
             "collected, leave out columns that depend on the bag, or leave these bags out."
         )
     for column, share in f.bag_features.items():

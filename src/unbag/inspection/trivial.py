@@ -11,6 +11,7 @@ from unbag.evaluation.probabilities import check_probabilities
 from unbag.evaluation.residuals import bag_features, residual_test
 from unbag.evaluation.row_sample import MIN_FREEDOM
 from unbag.inspection.rules import ALARM, NO_SLOPE, ONE_CLASS
+from unbag.plain import p_text
 from unbag.priors import ClassPriors
 from unbag.validation import detached, invalid, shorten
 
@@ -131,7 +132,7 @@ def trivial_model(predictions: Any, bag_ids: Any, priors: Any) -> TrivialTest:
         )
     if slope is not None and p_value > ALARM:
         reasons.append(
-            f"Predictions differ between bags no more than by chance (p = {p_value:.2g}): the "
+            f"Predictions differ between bags no more than by chance ({p_text(p_value)}): the "
             "model learned nothing, or there are too few rows to tell."
         )
     elif slope is not None and abs(slope) < NO_SLOPE:

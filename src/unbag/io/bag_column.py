@@ -68,7 +68,7 @@ class BagColumn:
         rows = np.flatnonzero(np.concatenate(missing))
         got = f"none in {len(rows):,} of {self._table.n_rows:,} rows"
         where = self._table.locate(int(rows[0]))
-        remedy = f"the first is {where}: drop these rows or fill their ids in."
+        remedy = f"the first is {where}: drop these rows or fill in their ids."
         raise invalid(f"bag column {self._name!r}", "a bag id in every row", got, remedy)
 
 

@@ -26,7 +26,7 @@ __all__ = [
 
 MIN_ID_ROWS = 20  # so few increasing whole numbers may be increasing by chance
 CONSTANT = "all its values are the same"
-CHOOSE = "to use it all the same, name it in columns (--columns)"
+CHOOSE = "to use it anyway, name it in columns (--columns)"
 
 
 @dataclass(frozen=True)

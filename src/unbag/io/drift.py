@@ -119,16 +119,16 @@ class Drift:
             if is_text:
                 there = _share(known, before.rows - before.missing)
                 found.append(
-                    f"Column {name!r}: {_share(now.others, present)} of the values are rare or not "
-                    f"seen in training ({there} there), such as "
+                    f"Column {name!r}: {_share(now.others, present)} of the values were rare or "
+                    f"absent in training ({there} of the values there), such as "
                     f"{shorten(self._examples[name], limit=3)}."
                 )
             else:
                 show = _shown(self._encoders[name])
                 found.append(
-                    f"Column {name!r}: {_share(now.others, present)} of the values are out of the "
-                    f"range of training: they are {show(now.low)} to {show(now.high)}, those of "
-                    f"training {show(before.low)} to {show(before.high)}."
+                    f"Column {name!r}: {_share(now.others, present)} of the values are outside the "
+                    f"range of training: they go from {show(now.low)} to {show(now.high)}, those "
+                    f"of training from {show(before.low)} to {show(before.high)}."
                 )
         return tuple(found)
 

@@ -193,7 +193,8 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
                 notes.append(choice.note)
         if not encoders:
             reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
-            raise invalid("the table", "one with a column to learn from", f"none ({reasons[:500]})")
+            wanted = "a table with a column to learn from"
+            raise invalid("rows", wanted, f"none ({reasons[:500]})")
         return cls(tuple(encoders), left_out, tuple(notes))
 
     def transform(self, rows: Any, drift: Drift | None = None) -> NDArray[np.float32]:
@@ -237,7 +238,7 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
         if missing:
             got = f"none called {shorten(missing)}"
             remedy = f"it has {shorten(schema.names, limit=20)}."
-            raise invalid("the table", "one with the columns of training", got, remedy)
+            raise invalid("rows", "a table with the columns of training", got, remedy)
         for encoder in self.encoders:
             dtype = plain_type(schema.field(encoder.column).type)
             if not (pa.types.is_null(dtype) or encoder.accepts(dtype)):
@@ -263,7 +264,7 @@ def _names_to_use(
     if columns is not None:
         table.check_columns("columns", columns)
         if both := [name for name in columns if name in leave_out]:
-            raise invalid("columns", "no columns to leave out", f"{shorten(both)} in both")
+            raise invalid("columns", "other columns than leave_out", f"{shorten(both)} in both")
     names = table.schema.names if columns is None else columns
     names = [name for name in names if name not in leave_out]
     if not names:

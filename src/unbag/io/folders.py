@@ -44,7 +44,7 @@ def list_files(
             root, inside = list_store(path)
         else:
             if not path.exists():
-                raise invalid(f"table {path}", "an existing file or folder", "none of that name")
+                raise invalid(f"table {path}", "an existing file or folder", "nothing of that name")
             root = path if path.is_dir() else path.parent
             inside = _files_below(path) if path.is_dir() else [path]
         is_table = [file.name.lower().endswith(tuple(suffixes)) for file in inside]

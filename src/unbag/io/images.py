@@ -194,7 +194,7 @@ def _read_table(
 def _find_files(names: list[str], folder: Path) -> list[Path]:
     """Find every file in the folder, refusing names that lead out of it."""
     if not folder.is_dir():
-        got = "a file" if folder.exists() else "none of that name"
+        got = "a file" if folder.exists() else "nothing of that name"
         raise invalid(f"images {folder}", "a folder of images", got)
     outside = [name for name in names if _leads_out(name)]
     if outside:

@@ -29,10 +29,10 @@ def read_columns(path: Path) -> tuple[list[Column], list[str]]:
     if kind not in SEPARATORS and kind not in (*PARQUET, *EXCEL):
         allowed = "a .csv, .csv.gz, .parquet or .xlsx file"
         remedy = "rename it, or save it as one of these."
-        raise invalid(f"priors file {path.name}", allowed, repr(kind), remedy)
+        raise invalid(f"shares file {path.name}", allowed, repr(kind), remedy)
     if not path.is_file():
-        got = "a folder" if path.is_dir() else "none of that name"
-        raise invalid(f"priors file {path}", "an existing file", got)
+        got = "a folder" if path.is_dir() else "nothing of that name"
+        raise invalid(f"shares file {path}", "an existing file", got)
     separator = None
     if kind in EXCEL:
         names, cells = read_excel(path)
@@ -44,10 +44,10 @@ def read_columns(path: Path) -> tuple[list[Column], list[str]]:
     # Where commas separate the columns, a comma in a cell cannot be told from a thousands mark.
     comma = separator not in (None, ",")
     stripped = [name.strip() for name in names]
-    notes = ["Spaces around column names are left out."] if stripped != names else []
+    notes = ["Spaces around column names were removed."] if stripped != names else []
     names = stripped
     if not cells or not cells[0]:
-        raise invalid(f"priors file {path.name}", "a table with at least one bag", "no rows")
+        raise invalid(f"shares file {path.name}", "a table with at least one bag", "no rows")
     columns = [
         make_column(name, column, comma=comma, from_csv=separator is not None)
         for name, column in zip(names, cells, strict=True)
@@ -55,14 +55,14 @@ def read_columns(path: Path) -> tuple[list[Column], list[str]]:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         got = f"{shorten(repeated)} more than once"
-        raise invalid(f"priors file {path.name}", "a table with every column name once", got)
+        raise invalid(f"shares file {path.name}", "a table with every column name once", got)
     if comma:
         notes += _check_decimal_marks(path, columns)
     return columns, notes
 
 
 def _read_parquet(path: Path) -> tuple[list[str], list[list[Any]]]:
-    table = ParquetTable(path, f"priors file {path.name}")
+    table = ParquetTable(path, f"shares file {path.name}")
     _check_cells(path, table.n_rows * len(table.schema))
     names = table.schema.names
     cells: list[list[Any]] = [[] for _ in names]
@@ -85,7 +85,7 @@ def _plain_values(name: str, column: pa.Array) -> list[Any]:
 
 def _read_csv(path: Path, separators: str) -> tuple[list[str], list[list[Any]], str]:
     """Read header and columns as text."""
-    text = CsvText(path, f"priors file {path.name}", separators)
+    text = CsvText(path, f"shares file {path.name}", separators)
     cells: list[list[Any]] = [[] for _ in text.names]
     for block in text.blocks():
         for column, values in zip(cells, text.parse_text(block), strict=True):
@@ -98,7 +98,7 @@ def _check_cells(path: Path, cells: int) -> None:
     if cells > MAX_CELLS:
         allowed = f"a table of at most {MAX_CELLS:,} cells"
         remedy = "is this the file of rows?"
-        raise invalid(f"priors file {path.name}", allowed, "more", remedy)
+        raise invalid(f"shares file {path.name}", allowed, "more", remedy)
 
 
 def _check_decimal_marks(path: Path, columns: list[Column]) -> list[str]:
@@ -108,7 +108,7 @@ def _check_decimal_marks(path: Path, columns: list[Column]) -> list[str]:
     points = [cell for cell in cells if "." in cell]
     if commas and points:
         got = f"{shorten(commas, 2)} as well as {shorten(points, 2)}"
-        allowed = "a table with one decimal mark"
+        allowed = "a table with one kind of decimal mark"
         remedy = "write all numbers with a decimal point and without thousands marks."
-        raise invalid(f"priors file {path.name}", allowed, got, remedy)
+        raise invalid(f"shares file {path.name}", allowed, got, remedy)
     return [f"Commas are read as decimal marks, as in {commas[0]!r}."] if commas else []

@@ -88,7 +88,7 @@ def read_priors(path: str | os.PathLike[str], *, bag: str | None = None) -> Prio
     columns, notes = read_columns(Path(path))
     table = read_table(columns, bag)
     if bag is not None and bag not in [column.name for column in columns]:
-        notes.append(f"The priors file has no column {bag!r}.")
+        notes.append(f"The shares file has no column {bag!r}.")
     notes += table.notes
     priors = ClassPriors(**table.arguments())
     counts = table.values if table.unit == "counts" else None
@@ -112,19 +112,19 @@ def match_bags(bag_ids: Any, priors: ClassPriors) -> tuple[str, ...]:
     --------
     >>> priors = ClassPriors([[0.2, 0.8], [0.6, 0.4]], ["north", "south"])
     >>> match_bags(["south", "south"], priors)
-    ("1 of 2 bags of the priors has no rows: 'north'.",)
+    ("1 of 2 bags with shares has no rows: 'north'.",)
     """
     compared = compare_ids("bag_ids", bag_ids, index_ids("bag_ids", priors.bag_ids))
     n_absent, n_bags = len(compared.absent), priors.n_bags
     has = "has" if n_absent == 1 else "have"
-    note = f"{n_absent} of {n_bags} bags of the priors {has} no rows: {shorten(compared.absent)}."
+    note = f"{n_absent} of {n_bags} bags with shares {has} no rows: {shorten(compared.absent)}."
     if compared.unknown:
         shown = ", ".join(
             f"{shorten([bag])} ({n} row{'s' if n > 1 else ''})" for bag, n in compared.unknown[:5]
         )
         more = f" and {len(compared.unknown) - 5} more" if len(compared.unknown) > 5 else ""
         n_rows = sum(n for _, n in compared.unknown)
-        got = f"{n_rows} of {compared.n_rows} rows in bags without priors: {shown}{more}"
+        got = f"{n_rows} of {compared.n_rows} rows in bags without shares: {shown}{more}"
         remedy = " ".join(part for part in (compared.hint, note if n_absent else "") if part)
-        raise invalid("bag_ids", "bags with class priors", got, remedy)
+        raise invalid("bag_ids", "bags that have class shares", got, remedy)
     return (note,) if n_absent else ()

@@ -118,7 +118,7 @@ def list_store(address: StoreAddress) -> tuple[PurePosixPath, list[StoredFile]]:
         if info.type == pa.fs.FileType.File:
             return folder.parent, [_stored(filesystem, kind, info)]
         if info.type == pa.fs.FileType.NotFound:
-            raise invalid(f"table {address}", "an existing file or folder", "none of that name")
+            raise invalid(f"table {address}", "an existing file or folder", "nothing of that name")
         selector = pa.fs.FileSelector(str(folder), recursive=pattern is None)
         infos = [i for i in filesystem.get_file_info(selector) if i.type == pa.fs.FileType.File]
     except (OSError, pa.ArrowException, ValueError) as error:

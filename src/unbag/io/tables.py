@@ -214,7 +214,7 @@ class TableFiles(Table):
             raise invalid(f"rows of {where}", "at least one", "only column names")
         self.notes = tuple(note for table in opened for note in table.notes)
         if ignored:
-            self.notes += (f"Files that are not tables were not read: {shorten(ignored)}.",)
+            self.notes += (f"Files that are not tables are not read: {shorten(ignored)}.",)
 
     def _leave_out_files(self, condition: Condition) -> None:
         """Leave out files whose folders say that no row of them meets the condition."""

@@ -237,7 +237,7 @@ def _read_long(bag: Column, class_: Column, value: Column) -> SharesTable:
             raise invalid("priors", "a long table with every pair once", got)
         values[at], absent[at] = number, False
     notes = [
-        f"The table is of long form: bag ids in the column {bag.name!r}, classes in "
+        f"The table is read as long form: bag ids in the column {bag.name!r}, classes in "
         f"{class_.name!r}, values in {value.name!r}."
     ]
     return SharesTable("long", list(bags), list(classes), values, absent, [value], notes)
@@ -276,8 +276,8 @@ def _guess(
     some = shorten([table.bag_ids[m] for m in bags], limit=5)
     table.notes.append(
         f"Shares of {len(bags)} of {len(values)} bags are not known or known in part ({some}): "
-        "what is missing is guessed by ranges, sums of classes and the other bags, and its errors "
-        "are taken into account."
+        "what is missing is guessed from ranges, sums of classes and the other bags, and the "
+        "errors of the guess are taken into account."
     )
     return shares * total
 
@@ -297,7 +297,7 @@ def _check_cells(table: SharesTable, unknown: NDArray[np.bool_]) -> bool:
     spelling = "write a share of 0 as 0, and one that is not known as ?."
     for bad, allowed, remedy in (
         (missing, "a number for every bag and class", spelling),
-        (table.values < 0, "of no negative numbers", ""),
+        (table.values < 0, "numbers of 0 or more", ""),
     ):
         if bad.any():
             m, k = np.argwhere(bad)[0]

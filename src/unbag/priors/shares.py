@@ -136,7 +136,7 @@ def risk_weights(theta: Any, test_prior: Any, *, warn: bool = True) -> NDArray[n
     condition = table.condition_number
     if warn and condition > ILL_CONDITIONED:
         message = (
-            f"the class priors barely tell some classes apart: condition number {condition:.3g}, "
+            f"the class shares barely tell some classes apart: condition number {condition:.3g}, "
             f"sum of absolute risk weights {np.abs(weights).sum():.3g}; expect noisy estimates."
         )
         warnings.warn(message, ConditioningWarning, stacklevel=2)

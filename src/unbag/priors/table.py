@@ -48,13 +48,13 @@ class ClassPriors(Shown):
     normalize
         Divide every row by its sum, for counts and percentages.
     errors
-        How far the shares may be off: what a constructor of :class:`ShareErrors` gives, or
-        standard errors in shares: (M, K) in the order of ``values``, or by bag and class as a
-        dict or DataFrame. None where the shares are exact.
+        How far the shares may be off: the result of a constructor of :class:`ShareErrors`, or
+        standard errors, as (M, K) in the order of ``values``, or by bag and class as a dict or
+        DataFrame. None if the shares are exact.
     shares_of
-        "rows" where the shares are those of the very rows of the bags, as in a census;
-        "population" where the rows of a bag are a sample and the shares those of the population
-        it comes from; None where nobody knows. Intervals take None as "population".
+        "rows" if the shares count the very rows of the bags, as in a census; "population" if
+        they are those of a population of which the rows are a sample; None if nobody said it.
+        Intervals take None as "population".
 
     Examples
     --------
@@ -198,9 +198,10 @@ class ClassPriors(Shown):
         faults += [f"class {shorten(g)} is in no bag" for g in groups if len(g) == 1]
         remedy = "add a bag in which their shares differ."
         if self.n_bags < self.n_classes:
-            remedy = f"at least {self.n_classes} bags are needed, there are {self.n_bags}."
+            remedy = f"at least {self.n_classes} bags are needed, and there are {self.n_bags}."
         got = f"rank {self.rank}: {', '.join(faults)}"
-        raise RankError(str(invalid("priors", f"of rank {self.n_classes}", got, remedy)))
+        wanted = f"shares that tell all {self.n_classes} classes apart (rank {self.n_classes})"
+        raise RankError(str(invalid("priors", wanted, got, remedy)))
 
     def inseparable_classes(self) -> list[tuple[Any, ...]]:
         """Group the classes that Θ cannot tell apart; empty where it has full column rank.

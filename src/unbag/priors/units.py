@@ -116,9 +116,9 @@ def _rounding_note(sums: NDArray[np.float64], total: float, bag_ids: list[Any]) 
         return []
     n_off = int((off > UNNOTED * total).sum())
     return [
-        f"{n_off} of {len(sums)} rows do not sum to exactly {total}, as rounded figures do not: "
-        f"they were divided by their sum (the furthest off is {sums[worst]:.6g} for bag "
-        f"{shorten([bag_ids[worst]])})."
+        f"{n_off} of {len(sums)} rows do not sum to exactly {total}, as is usual for rounded "
+        f"figures. They were divided by their sum. The furthest off is {sums[worst]:.6g}, for bag "
+        f"{shorten([bag_ids[worst]])}."
     ]
 
 

@@ -71,7 +71,9 @@ class Report:
         files = {page: self.to_html(), page.with_suffix(".json"): json_text(self.content)}
         for file in files:
             if file.exists() and not overwrite:
-                raise invalid("path", "a file that is not there yet", file, "give overwrite=True.")
+                raise invalid(
+                    "path", "a file that does not exist yet", file, "give overwrite=True."
+                )
         write_together(files)
 
     def _repr_html_(self) -> str:

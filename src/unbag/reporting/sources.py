@@ -86,7 +86,7 @@ class Sources:
         **given: Any,
     ) -> "Sources":
         """Match ids and predictions to the bags and classes of the classifier."""
-        priors = clf.priors_ if clf.priors is None else ClassPriors.of(clf.priors)
+        priors = clf.known_priors_
         bag_index = None if bag_ids is None else priors.encode(bag_ids)
         known = None
         if predicted is not None and bag_index is not None:

@@ -59,10 +59,15 @@ class ModelVerdict:
             "next_steps": list(self.next_steps),
         }
 
+    @property
+    def short_reasons(self) -> list[str]:
+        """The first sentence of every reason."""
+        return [f"{reason.split('. ')[0].rstrip('.')}." for reason in self.reasons]
+
     def __str__(self) -> str:
         lines = [f"verdict on the model: {self.verdict}"]
         # Warnings and reasons were told in full where they arose.
-        lines += [f"  - {reason.split('. ')[0].rstrip('.')}." for reason in self.reasons]
+        lines += [f"  - {reason}" for reason in self.short_reasons]
         lines += [f"  next: {step}" for step in self.next_steps]
         return "\n".join(lines)
 
@@ -184,7 +189,8 @@ def _about_accuracy(evaluation: Evaluation) -> Iterator[_Finding]:
         yield _Finding(
             "care",
             f"The recall of {shorten(outside)} is outside 0 to 100% by more than its error.",
-            "Check the shares of these classes, and whether their rows differ between bags.",
+            f"Check the shares of {shorten(outside)}, and whether rows of "
+            f"{'this class' if len(outside) == 1 else 'these classes'} differ between bags.",
         )
 
 
@@ -212,8 +218,8 @@ def _about_bags(inspection: Inspection, evaluation: Evaluation | None) -> Iterat
     if inspection.alike is None:
         yield _Finding(
             "go",
-            "Everything here assumes that rows of a class look alike in all bags. That was not "
-            f"tested: {inspection.alike_untested}.",
+            "It was not tested whether rows of a class look alike in all bags, as everything here "
+            f"assumes: {inspection.alike_untested}.",
             f"Label about {_HAND_LABELS} rows by hand and compare, since one assumption could not "
             "be tested.",
         )

@@ -3,7 +3,6 @@
 from typing import Any
 
 from unbag.evaluation import bag_log_loss
-from unbag.priors import ClassPriors
 
 __all__ = ["accuracy_scorer", "likelihood_scorer"]
 
@@ -18,8 +17,7 @@ def likelihood_scorer(estimator: Any, X: Any, y: Any = None) -> float:
 
     On few rows it is less noisy than the label-free accuracy.
     """
-    classifier = estimator[-1] if hasattr(estimator, "steps") else estimator
-    priors = classifier.priors_ if classifier.priors is None else ClassPriors.of(classifier.priors)
+    last = estimator[-1] if hasattr(estimator, "steps") else estimator
     chances = estimator.predict_proba(X)
     ids = X.bag_ids if y is None else y
-    return -bag_log_loss(chances, ids, priors=priors, output_prior=classifier.test_prior_)
+    return -bag_log_loss(chances, ids, priors=last.known_priors_, output_prior=last.test_prior_)

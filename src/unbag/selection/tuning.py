@@ -62,11 +62,11 @@ def tune(
 ) -> TuningResult:
     """Choose method and hyperparameters without labels, and evaluate the choice on untouched rows.
 
-    Rows are split in three, equal rows together: trials are trained on the first part and scored
-    on the second; the winner is fitted again on both, and evaluated on the third. Trials run
-    ``at_once`` as stacks. Each is first trained for a quarter of its epochs, and given up where it
-    is worse than the median of the others there. The first trial is the estimator as it is given,
-    and is never given up, so that a search can only gain on its score.
+    Rows are split into three parts; equal rows stay together. Trials are trained on the first part
+    and scored on the second. The winner is fitted again on both, and evaluated on the third.
+    ``at_once`` trials are trained together. Each is first trained for a quarter of its epochs, and
+    given up if it is then worse than the median of the others. The first trial is the estimator as
+    it is. It is never given up, so the result never has a worse score.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def tune(
         machines is one search: each trial is trained by one of them, trials of a process that was
         killed are taken over by others after a minute, and all return the same model.
     study_name : str, optional
-        By default a name made from the data and the search, so that others never meet.
+        By default a name made from the data and the search, so that two searches never mix.
     at_once : int, default=8
     random_state : int, default=0
         Seed of splits, of the search and of every model.

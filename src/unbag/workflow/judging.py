@@ -148,7 +148,7 @@ def evaluate_files(
     with _held(None if report is None else Path(report), overwrite) as page:
         bag = bag_column(model) if bag is None else bag
         notes: tuple[str, ...] = ()
-        table = clf.priors_ if clf.priors is None else ClassPriors.of(clf.priors)
+        table = clf.known_priors_
         if priors is not None:
             file = read_priors(priors, bag=bag)
             table, notes = _in_order_of(clf, file.priors), file.notes

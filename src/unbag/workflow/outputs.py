@@ -18,7 +18,7 @@ def check_free(name: str, path: Path, *, overwrite: bool) -> None:
         raise invalid(name, "a file to write", f"{path}, which is a folder")
     if os.path.lexists(path) and not overwrite:
         remedy = "choose another path, or replace it with --overwrite (overwrite=True)."
-        raise invalid(name, "a path that is free", f"{path}, which exists", remedy)
+        raise invalid(name, "a path that does not exist yet", str(path), remedy)
 
 
 def check_not_input(path: Path, inputs: Iterable[Path]) -> None:
@@ -26,7 +26,7 @@ def check_not_input(path: Path, inputs: Iterable[Path]) -> None:
     target = real_path(path)
     if any(target == real_path(other) for other in inputs):
         remedy = "choose another path."
-        raise invalid("output", "another file than the rows", shorten([str(path)]), remedy)
+        raise invalid("output", "a file other than the rows", shorten([str(path)]), remedy)
 
 
 def hidden_folder(output: Path, suffix: str = "work") -> Path:

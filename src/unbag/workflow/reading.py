@@ -163,7 +163,7 @@ def read_training_inputs(
     inputs = read_inputs(rows, bag, priors, columns, [*leave_out, *copies], **options)
     reasons = {
         name: f"it tells which bag a row is in ({100 * share:.3g}% of its variance lies between "
-        "bags); to use it all the same, name it in keep (--keep)"
+        "bags); to use it anyway, name it in keep (--keep)"
         for name, share in copies.items()
     }
     notes = [f"Column {name!r} is left out: {reason}." for name, reason in reasons.items()]

@@ -15,7 +15,6 @@ from unbag.io import Drift, TableEncoding, TableFiles, read_rows
 from unbag.io.bag_column import BagColumn, bag_id_array
 from unbag.io.stores import AnyPath
 from unbag.io.tables import batch_rows_of
-from unbag.priors import ClassPriors
 from unbag.progress import RowProgress
 from unbag.validation import invalid, shorten
 from unbag.workflow.reading import paths_of
@@ -109,7 +108,7 @@ def bag_ids_of(clf: UnbagClassifier, rows: Any, bag: str, where: str | None) -> 
             column.update(batch.column(0))
         ids = bag_id_array(*column.collected(), from_text=table.is_csv)
     assert ids is not None
-    (clf.priors_ if clf.priors is None else ClassPriors.of(clf.priors)).encode(ids)
+    clf.known_priors_.encode(ids)
     return ids
 
 

@@ -92,9 +92,7 @@ class ShownModel:
         lines.append(f"{len(self.classes)} classes: {shorten(self.classes, limit=_NAMES)}.")
         lines.append(f"{len(self.bags)} bags in training: {shorten(self.bags, limit=_NAMES)}.")
         if self.columns:
-            kinds = [f"{name} ({kind})" for name, kind in self.columns.items()]
-            more = f", and {len(kinds) - _NAMES:,} more" if len(kinds) > _NAMES else ""
-            lines.append(f"{len(kinds):,} columns: {', '.join(kinds[:_NAMES])}{more}.")
+            lines += [self._line(kind) for kind in dict.fromkeys(self.columns.values())]
         else:
             lines.append(f"Its rows have the shape {self.row_shape}; their columns have no names.")
         lines += [f"Column {name} is not used: {why}." for name, why in self.left_out.items()]
@@ -104,6 +102,13 @@ class ShownModel:
         if not self.answers:
             lines.append("The model has no report. To judge it, use `unbag evaluate`.")
         return "\n".join(lines)
+
+    def _line(self, kind: str) -> str:
+        """List the columns of a kind."""
+        names = [name for name, of in self.columns.items() if of == kind]
+        more = f", and {len(names) - _NAMES:,} more" if len(names) > _NAMES else ""
+        noun = "column" if len(names) == 1 else "columns"
+        return f"{len(names):,} {noun} of kind {kind}: {', '.join(names[:_NAMES])}{more}."
 
 
 def show_model(model: str | os.PathLike[str]) -> ShownModel:

@@ -71,13 +71,13 @@ def _check_free(output: Path, *, overwrite: bool) -> None:
     if (output / DESCRIPTION).exists():
         if not overwrite:
             remedy = "choose another path, or replace it with --overwrite (overwrite=True)."
-            raise invalid("output", "a path that is free", f"{output}, which holds a model", remedy)
+            raise invalid("output", "a path that does not exist yet", f"{output}, a model", remedy)
     elif output.exists():
         if not output.is_dir():
             raise invalid("output", "a folder to make", f"{output}, which is a file")
         if any(output.iterdir()):
             got = f"{output}, a folder with other files"
-            raise invalid("output", "a path that is free", got, "name a new folder.")
+            raise invalid("output", "a path that does not exist yet", got, "name a new folder.")
 
 
 def _remove(folder: Path) -> None:

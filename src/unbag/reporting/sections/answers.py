@@ -21,7 +21,12 @@ def answers(sources: Sources) -> Part:
                     "care": "With care. These points limit what the numbers say:",
                     "stop": "No. These points speak against it:",
                 }[judged.status],
-                "points": list(judged.reasons),
+                "points": judged.short_reasons,
+                "in_full": [
+                    reason
+                    for reason, short in zip(judged.reasons, judged.short_reasons, strict=True)
+                    if reason != short
+                ],
             },
             {
                 "question": "What should I do next?",

@@ -16,6 +16,7 @@ from unbag.reporting.text import text
 __all__ = ["calibration", "confusion", "drift", "groups", "headline"]
 
 _MOST_CLASSES = 30  # whose recall the table of drifts shows
+_ALIKE = 0.0005  # drifts that differ by less are shown as one
 
 
 def headline(sources: Sources) -> Part | None:
@@ -147,8 +148,12 @@ def drift(sources: Sources) -> Part | None:
     rows = evaluation.row_drift
     names = ("accuracy", "balanced_accuracy", "macro_f1")
     numbers = [(name.replace("_", " ").replace("f1", "F1"), tolerated[name]) for name in names]
-    recalls = zip(sources.classes, tolerated["recall"], strict=True)
-    numbers += [(f"recall of {label}", value) for label, value in recalls][:_MOST_CLASSES]
+    recalls = list(zip(sources.classes, tolerated["recall"], strict=True))[:_MOST_CLASSES]
+    known = [value for _, value in recalls if value is not None]
+    if len(recalls) == len(known) > 2 and max(known) - min(known) < _ALIKE:
+        numbers.append(("recall of every class", known[0]))
+    else:
+        numbers += [(f"recall of {label}", value) for label, value in recalls]
     return {
         "move": SHOWN_MOVE,
         "numbers": numbers,

@@ -15,7 +15,7 @@ _NOT_SHOWN = {"priors", "method", "verbose", "checkpoint"}
 _OF_NETWORKS = {
     *("model", "depth", "width", "dropout", "loss", "batching", "batch_size", "epochs"),
     *("learning_rate", "weight_decay", "early_stopping", "n_iter_no_change"),
-    *("validation_fraction", "warm_start", "standardize", "precision"),
+    *("validation_fraction", "warm_start", "standardize", "precision", "device"),
 }
 _SHOWN_IF_GIVEN = {"learner", "time_limit"}  # None leaves nothing to choose
 _PACKAGES = ("unbag", "torch", "numpy", "scipy", "scikit-learn", "pyarrow")

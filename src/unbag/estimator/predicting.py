@@ -141,7 +141,8 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
         module = self.module_
         if device.type != "cpu":
             module = copy.deepcopy(module).to(device)
-        dtype = next(module.parameters()).dtype
+        # A learner without tensors of its own leaves a model with buffers only.
+        dtype = next(itertools.chain(module.parameters(), module.buffers())).dtype
         start = 0
         for part in self._parts(X):
             # Copied, because torch must not share memory that is read-only.

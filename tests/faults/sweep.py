@@ -81,6 +81,7 @@ def prepare(name: str, folder: Path) -> tuple[str, str]:
         import unbag.reporting
     if name == "export":
         import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
     if name.startswith("tune"):
         import sqlite3  # noqa: F401
 

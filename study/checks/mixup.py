@@ -95,8 +95,9 @@ def measure(
 
 def table(record: dict[str, Any]) -> str:
     """Errors in percent of every trial."""
-    lines = [f"| dataset | setting | trial | {' | '.join(VARIANTS)} |"]
-    lines.append(f"|---|---|---|{'---|' * len(VARIANTS)}")
+    variants = list(dict.fromkeys(r["mixup"] for r in record["runs"]))
+    lines = [f"| dataset | setting | trial | {' | '.join(variants)} |"]
+    lines.append(f"|---|---|---|{'---|' * len(variants)}")
     keys = dict.fromkeys((r["data"], r["setting"], r["trial"]) for r in record["runs"])
     for name, setting, trial in keys:
         errors = {
@@ -104,6 +105,6 @@ def table(record: dict[str, Any]) -> str:
             for r in record["runs"]
             if (r["data"], r["setting"], r["trial"]) == (name, setting, trial)
         }
-        cells = " | ".join(f"{errors[variant]:.2f}" for variant in VARIANTS)
+        cells = " | ".join(f"{errors[variant]:.2f}" for variant in variants)
         lines.append(f"| {name} | {setting} | {trial} | {cells} |")
     return "\n".join(lines)

@@ -89,7 +89,7 @@ def test_a_missing_bag_is_left_out():
 
 def test_lost_rank_is_refused():
     priors = ClassPriors(asymmetric(3, 0))
-    with pytest.raises(RankError, match="at least 3 bags are needed, there are 2"):
+    with pytest.raises(RankError, match="at least 3 bags are needed, and there are 2"):
         label_free_accuracy(np.array([0, 1, 2]), np.array([0, 1, 1]), priors)
 
 

@@ -136,7 +136,7 @@ def test_missing_bags():
     )
     np.testing.assert_allclose(estimate.prior, TARGET, atol=0.05)
     here = held_out["bag_ids"] < 2
-    with pytest.raises(RankError, match="at least 3 bags are needed, there are 2"):
+    with pytest.raises(RankError, match="at least 3 bags are needed, and there are 2"):
         estimate_prior(model, target, X=held_out["X"][here], bag_ids=held_out["bag_ids"][here])
 
 

@@ -1,7 +1,7 @@
 """Rules that depend on shares and sizes of bags alone: batches, epochs, what bags can teach.
 
 Every function is a rule; its numbers are the named constants below. The table in
-docs/guide/methods.md lists the reasons.
+docs/records/rules.md lists the reasons.
 """
 
 import numpy as np

@@ -14,7 +14,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples" / "engines"
 
 
-def run_example(name: str, package: str, folder: Path) -> str:
+def run_example(name: str, package: str, folder: Path, *arguments: str) -> str:
     """Run an example in a process of its own, and give what it prints."""
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
@@ -22,7 +22,7 @@ def run_example(name: str, package: str, folder: Path) -> str:
     paths = os.pathsep.join([str(EXAMPLES), *filter(None, sys.path)])  # for its own processes
     with tempfile.TemporaryDirectory() as temporary:  # of a short path: Ray puts sockets there
         ended = subprocess.run(
-            [sys.executable, EXAMPLES / name],
+            [sys.executable, EXAMPLES / name, *arguments],
             capture_output=True,
             text=True,
             check=False,
@@ -64,3 +64,18 @@ def test_three_loggers_have_the_same_curve(tmp_path):
     assert "status in MLflow: FINISHED All 5 epochs were run." in printed
     difference = re.search(r"5 epochs; largest difference between the three: (\S+)", printed)
     assert float(difference[1]) < 1e-6
+
+
+@pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
+def test_a_grid_on_a_backend_of_joblib_has_the_scores_of_this_process(backend, package, tmp_path):
+    printed = run_example("grid_search.py", package, tmp_path, backend)
+    difference = re.search(r"largest difference from this process: (\S+)", printed)
+    assert float(difference[1]) < 1e-9
+
+
+def test_rows_of_duckdb_and_of_a_store(tmp_path):
+    pytest.importorskip("duckdb", reason="duckdb is not installed")
+    printed = run_example("rows_in_place.py", "moto", tmp_path)
+    assert "DuckDB: 2000 rows" in printed
+    assert "S3: 2000 rows inspected, 2000 predicted" in printed
+    assert "the same predictions: True" in printed

@@ -118,8 +118,8 @@ def predict_files(
         ``in``, ``between``, ``is null``, ``and``, ``or`` and ``not``, of columns of a table.
     device : str, default="auto"
     processes : int, default=1
-        Processes that predict, a million rows each at a time. One uses all cores already, so more
-        pay where reading and encoding take longer than the network. The output is the same.
+        Processes that predict, a million rows each at a time. One uses all cores for the network
+        already; more take memory each. The output is the same.
     partition_by : sequence of str
         Columns of ``key``, or ``class``, whose values become folders such as ``class=yes``, where
         the output is a folder.

@@ -18,12 +18,12 @@ from run_command import message, run
 from small_files import train, write_files
 
 PAGE = Path(__file__).parents[2] / "docs/reference/errors.md"
-_LONGEST = 260  # characters of a message that the page shows
+_LONGEST = 240  # characters of a message that the page shows
 HEAD = """# What is refused, and the message
 
-Every row of these tables is tested: the command ends with exit code 1 (2 where the command line \
-itself is wrong), prints this message and no traceback, and leaves every file as it was. The page \
-is made by `python tests/workflow/errors_page.py` from `tests/workflow/bad_inputs.py`.
+Every message here is tested: the command ends with exit code 1 (2 if the command line itself is \
+wrong), prints this message and no traceback, and leaves every file as it was. The page is made \
+by `python tests/workflow/errors_page.py` from `tests/workflow/bad_inputs.py`.
 
 Exit codes of all commands: 0 done, 1 refused, 2 wrong command line, 130 interrupted (the same \
 command goes on from there).
@@ -34,22 +34,19 @@ def page(messages: dict[BadInput, str]) -> str:
     """Make the page."""
     parts = [HEAD]
     for topic, cases in groupby(messages, key=lambda case: case.topic):
-        parts.append(f"\n## {topic.capitalize()}\n\n| what is wrong | message |\n|---|---|\n")
-        parts += [f"| {_cell(case.wrong)} | {_cell(_cut(messages[case]))} |\n" for case in cases]
+        parts.append(f"\n## {topic.capitalize()}\n\n")
+        parts += dict.fromkeys(f"- {_plain(messages[case])}\n" for case in cases)
     return "".join(parts)
 
 
-def _cut(text: str) -> str:
-    """Leave the middle of a long list out."""
-    if len(text) <= _LONGEST:
-        return text
-    return (
-        f"{text[: _LONGEST // 2].rpartition(' ')[0]} … {text[-_LONGEST // 2 :].partition(' ')[2]}"
-    )
-
-
-def _cell(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "\\<").replace("*", "\\*")
+def _plain(text: str) -> str:
+    """Escape what Markdown would read, and leave the middle of a long list out."""
+    if len(text) > _LONGEST:
+        first, last = text[: _LONGEST // 2], text[-_LONGEST // 2 :]
+        text = f"{first.rpartition(' ')[0]} … {last.partition(' ')[2]}"
+    for sign in "\\<*":
+        text = text.replace(sign, f"\\{sign}")
+    return text
 
 
 def main() -> None:

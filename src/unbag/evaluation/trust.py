@@ -56,7 +56,7 @@ def row_drift_warning(drift: RowDrift | None) -> str | None:
         return None
     part = "all" if drift.part == 1 else f"up to {drift.part:.0%}"
     return (
-        f"Rows of a class differ between bags (p = {drift.p_value:.2g}; bag means are "
+        f"Rows of a class differ between bags ({p_text(drift.p_value)}; bag means are "
         f"{drift.deviation:.2g} standard deviations off). So {part} of how well predictions follow "
         "the shares may come from the bags and not from the classes, and the intervals reach "
         f"towards what would hold then, an accuracy of {min(max(drift.accuracy, 0), 1):.1%}. Only "

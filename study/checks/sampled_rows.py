@@ -78,7 +78,8 @@ def jobs_of(name: str, trial: int, folder: str | None) -> Iterator[tuple[dict[st
             "batching": "shuffled",
         }
         chosen = choices["label_free"][setting]["u-prr"]
-        chooses_crossfit = Auto().choose(Job(drawn["iid"]))[0].name == "crossfit"
+        plain = make_job(drawn["iid"], "auto", {})
+        chooses_crossfit = Auto().choose(plain)[0].name == "crossfit"
         for method, counts in COLUMNS.values():
             if method == "crossfit" and chooses_crossfit:
                 continue

@@ -2,19 +2,18 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import _check_sample_weight
 from torch import nn
 
 from unbag.bags import Bags
 from unbag.callbacks import Callback
 from unbag.estimator.hub import OnHub
-from unbag.estimator.job import ClassifierJob
+from unbag.estimator.job import ClassifierJob, history_of_bags
 from unbag.estimator.moved import naming_new_places, refuse_settings_of_methods
 from unbag.estimator.predicting import Predicting
 from unbag.evaluation import Calibration
@@ -370,7 +369,7 @@ class UnbagClassifier(Predicting, OnHub):
         self.settings_ = dict(fit.settings)
         self.training_settings_ = dict(fit.training_settings)
         self.module_ = fit.module
-        self.history_ = _history_of_bags(job, fit)
+        self.history_ = history_of_bags(job, fit)
         self.n_iter_ = fit.n_epochs
         self.best_epoch_ = fit.best_epoch
         self.stop_reason_ = fit.stop_reason
@@ -392,26 +391,3 @@ class UnbagClassifier(Predicting, OnHub):
             callbacks=self.callbacks,
         )
         return self.take(job, fit)
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the fitted classifier to a folder that :func:`unbag.load_model` reads.
-
-        The folder holds numbers and JSON, nothing that could run. It appears whole or not at all,
-        and takes the place of an older model of unbag there; anything else is refused.
-        """
-        from unbag.estimator.saving import save_model  # it builds classifiers itself
-
-        check_is_fitted(self, "module_")
-        return save_model(self, path)
-
-
-def _history_of_bags(job: ClassifierJob, fit: Fit) -> dict[str, NDArray[np.float64]]:
-    """History without the bags of labelled rows; NaN for bags of which all rows have labels."""
-    if job.labels is None:
-        return fit.history
-    bags = job.bags.present()
-    known = fit.history["partial_risks"]
-    left = np.bincount(bags.bag_index[job.labels < 0], minlength=bags.priors.n_bags) > 0
-    risks = np.full((len(known), *bags.priors.values.shape), np.nan)
-    risks[:, left] = known[:, : left.sum()]
-    return {**fit.history, "partial_risks": risks}

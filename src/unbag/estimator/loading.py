@@ -52,13 +52,8 @@ from unbag.validation import check_choice, invalid, reads_tables, shorten
 __all__ = ["Arrays", "load_model", "logits_of", "network_tensors"]
 
 _HISTORY = (
-    "epoch",
-    "objective",
-    "empirical_risk",
-    "negative_share",
-    "partial_risks",
-    "label_free_error",
-    "test_error",
+    *("epoch", "objective", "empirical_risk", "negative_share", "partial_risks"),
+    *("label_free_error", "test_error"),
 )
 _LARGEST = 2**31  # number of values in a row
 Arrays = dict[str, Tensor]

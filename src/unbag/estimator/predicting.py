@@ -2,8 +2,10 @@
 
 import copy
 import itertools
+import os
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -122,6 +124,17 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
         if not 0 <= accuracy <= 1 and (message := accuracy_warning(*inputs)):
             warnings.warn(message, ImplausibleEstimateWarning, stacklevel=2)
         return accuracy
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the fitted classifier to a folder that :func:`unbag.load_model` reads.
+
+        The folder holds numbers and JSON, nothing that could run. It appears whole or not at all,
+        and takes the place of an older model of unbag there; anything else is refused.
+        """
+        from unbag.estimator.saving import save_model  # it builds classifiers itself
+
+        check_is_fitted(self, "module_")
+        return save_model(self, path)
 
     def _ids_and_priors(self, X: Any, y: Any) -> tuple[NDArray[Any], ClassPriors]:
         """Bag ids of the rows and the priors of their bags; Bags hold both themselves."""

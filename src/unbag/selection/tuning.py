@@ -397,5 +397,4 @@ def _fingerprint(
     return fingerprint(space, scoring, seed, rows, settings)
 
 
-# Trials have the random state of the search.
-_NO_RESULT = ("verbose", "checkpoint", "random_state", "callbacks")
+_NO_RESULT = ("verbose", "checkpoint", "random_state", "callbacks")  # the search has its own

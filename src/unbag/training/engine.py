@@ -20,17 +20,11 @@ from unbag.training.batches import BATCHINGS
 from unbag.training.checkpoint import Checkpoint
 from unbag.training.fit import Fit, describe_end
 from unbag.training.history import History
-from unbag.training.losses import (
-    AdversarialLoss,
-    BatchLoss,
-    SmoothedSoftLabelLoss,
-    SoftLabelLoss,
-    objective_kind,
-)
+from unbag.training.losses import objective_kind
 from unbag.training.networks import stack_modules
 from unbag.training.optimizers import OPTIMIZERS
 from unbag.training.part import part_of
-from unbag.training.pseudo_labels import PseudoLabelLoss
+from unbag.training.pseudo_labels import loss_class
 from unbag.training.randomness import seed_keys
 from unbag.training.recording import compiled, record
 from unbag.training.replica import Replica
@@ -92,7 +86,7 @@ class Stack:
         batching = BATCHINGS[first.batching]
         self.batches = batching(self.rows.bag_index, self.n_bags, first.rows_per_batch, self.keys)
         self._place_state()
-        self.loss = _loss_class(first)(
+        self.loss = loss_class(first)(
             self.replicas, self.network, self.rows, self.batches, self.keys, self.state["step"]
         )
         self.model = self.loss.model
@@ -385,8 +379,7 @@ class Stack:
             value.copy_(tensors[f"state.{name}"])
         self.history.restore(tensors, progress["epoch"])
         self.ended = tensors["ended"].tolist()
-        over = not bool(self.state["active"].any())
-        return self.epochs if over else progress["epoch"]
+        return progress["epoch"] if self.state["active"].any() else self.epochs
 
     # ------------------------------------------------------------------------------------ CUDA
 
@@ -405,12 +398,3 @@ class Stack:
         passes = _ADVERSARIAL_PASSES if self.replicas[0].is_adversarial else 1
         steps = self.epochs * self.batches.n_steps
         return len(self.replicas) * steps * passes * each > _COMPILED_FROM
-
-
-def _loss_class(replica: Replica) -> type[BatchLoss]:
-    """Tell what the step of a stack differentiates; its replicas are all of one kind."""
-    if replica.targets is not None:
-        return SmoothedSoftLabelLoss if replica.is_adversarial else SoftLabelLoss
-    if replica.pseudo_labels is not None:
-        return PseudoLabelLoss
-    return AdversarialLoss if replica.is_adversarial else BatchLoss

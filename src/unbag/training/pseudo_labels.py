@@ -11,12 +11,18 @@ from unbag.evaluation import likeliest_temperature
 from unbag.objectives import BagLikelihood
 from unbag.statistics import bag_sum
 from unbag.training.augmentation import augment
-from unbag.training.losses import BatchLoss, Values
+from unbag.training.losses import (
+    AdversarialLoss,
+    BatchLoss,
+    SmoothedSoftLabelLoss,
+    SoftLabelLoss,
+    Values,
+)
 from unbag.training.networks import stack_modules
 from unbag.training.randomness import derive
 from unbag.training.replica import PseudoLabels, Replica
 
-__all__ = ["PseudoLabelLoss"]
+__all__ = ["PseudoLabelLoss", "loss_class"]
 
 _WEAK, _STRONG = 103, 104  # what a derived key is for
 _DECAY = 0.999  # of the teacher; less in the first steps
@@ -189,3 +195,12 @@ def lowest_pure(confidence: Tensor, purity: float) -> Tensor:
     last = pure.sum(1, keepdim=True) - 1  # means fall as well, so the pure ones come first
     lowest = torch.where(last >= 0, falling.gather(1, last.clamp_min(0)), _NEVER)
     return lowest.squeeze(1)
+
+
+def loss_class(replica: Replica) -> type[BatchLoss]:
+    """Tell what the step of a stack differentiates; its replicas are all of one kind."""
+    if replica.targets is not None:
+        return SmoothedSoftLabelLoss if replica.is_adversarial else SoftLabelLoss
+    if replica.pseudo_labels is not None:
+        return PseudoLabelLoss
+    return AdversarialLoss if replica.is_adversarial else BatchLoss

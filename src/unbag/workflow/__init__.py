@@ -4,7 +4,8 @@ from unbag.workflow.inspecting import InspectedFiles, inspect_files
 from unbag.workflow.judging import EvaluatedModel, evaluate_files
 from unbag.workflow.predicting import PredictedFile, predict_files
 from unbag.workflow.showing import ShownModel, show_model
-from unbag.workflow.training import TrainedModel, fit_files, tune_files
+from unbag.workflow.trained import TrainedModel
+from unbag.workflow.training import fit_files, tune_files
 
 __all__ = [
     "EvaluatedModel",

@@ -20,7 +20,6 @@ from unbag.files import real_path, write_whole
 from unbag.inspection import Inspection
 from unbag.priors import SharesOf, read_shares_of, risk_weights
 from unbag.processes import current_processes
-from unbag.reporting import ModelVerdict
 from unbag.selection import TuningResult, tune
 from unbag.selection.tuning import SCORERS
 from unbag.validation import check_choice, check_number, import_optional, invalid
@@ -43,10 +42,11 @@ from unbag.workflow.reading import (
     shares_by_class,
 )
 from unbag.workflow.settings import check_intervals, check_settings, check_shares, make_classifier
+from unbag.workflow.trained import TrainedModel
 from unbag.workflow.trials import kept_trials, naming_the_cause
 from unbag.workflow.work import work_folder
 
-__all__ = ["TrainedModel", "fit_files", "tune_files"]
+__all__ = ["fit_files", "tune_files"]
 
 _TRIALS = "tuning.json"
 # What may lie in a model folder beside the model; a new model takes all of it away.
@@ -59,56 +59,6 @@ _RESULTS = (
     *pages("evaluation-report.html"),
 )
 _CALIBRATION_ROWS = 50  # per class, below which calibration is left out unless it is asked for
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedModel:
-    """What :func:`fit_files` and :func:`tune_files` made.
-
-    Attributes
-    ----------
-    folder : Path
-        The model, its report and all else that was written.
-    classifier : UnbagClassifier
-    inspection : Inspection
-        Of the rows and priors, before training.
-    evaluation : Evaluation or None
-        On rows that took no part in training; None where there are none, or too few.
-    verdict : ModelVerdict
-        Whether to use the model.
-    warnings, notes : tuples of str
-        What speaks against trusting the model; what else a user should know.
-    tuning : TuningResult or None
-        The search, of :func:`tune_files`.
-    """
-
-    folder: Path
-    classifier: UnbagClassifier
-    inspection: Inspection
-    evaluation: Evaluation | None
-    verdict: ModelVerdict
-    warnings: tuple[str, ...]
-    notes: tuple[str, ...]
-    tuning: TuningResult | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, fit for JSON."""
-        plain: dict[str, Any] = {
-            "model": str(self.folder),
-            "report": str(self.folder / REPORT),
-            "method": self.classifier.method_,
-            "epochs": self.classifier.n_iter_,
-            "verdict": self.inspection.verdict,
-            "reasons": self.inspection.reasons,
-            "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
-            "model_verdict": self.verdict.to_dict(),
-            "warnings": list(self.warnings),
-            "notes": list(self.notes),
-        }
-        if self.tuning is not None:
-            plain["best_params"] = self.tuning.best_params
-            plain["trials"] = len(self.tuning.trials)
-        return plain
 
 
 def fit_files(

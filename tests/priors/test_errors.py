@@ -110,8 +110,11 @@ def test_every_form_is_read_alike(given):
     ("given", "message"),
     [
         (CELLS[:2], r"errors must be of the priors' shape \(3, 3\), got \(2, 3\)"),
-        (-np.array(CELLS), "errors must be finite and non-negative, got -0.01, -0.02"),
-        (np.full((3, 3), np.inf), "finite and non-negative, got inf"),
+        (
+            -np.array(CELLS),
+            "errors must be finite and non-negative, at most 1e.09, got -0.01, -0.02",
+        ),
+        (np.full((3, 3), np.inf), "finite and non-negative, at most 1e.09, got inf"),
         (
             np.eye(3),
             "positive for no or several classes of a bag, got a single one in bag 'n', 's', 'e'",
@@ -229,3 +232,10 @@ def test_the_old_argument_still_works_with_a_warning():
         old = evaluate_predictions(predicted, bag, priors=theta, prior_errors=errors)
     new = evaluate_predictions(predicted, bag, priors=ClassPriors(theta, errors=errors))
     assert old.interval == new.interval
+
+
+@pytest.mark.parametrize("error", [-0.1, np.nan, np.inf, 1e300])
+def test_errors_of_impossible_sizes_are_refused(error):
+    """Squares of the largest ones overflowed."""
+    with pytest.raises(InvalidInputError, match="finite and non-negative, at most 1e"):
+        ClassPriors([[0.5, 0.5]], errors=[[error, 0.1]])

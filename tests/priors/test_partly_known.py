@@ -165,3 +165,10 @@ def test_an_accuracy_with_guessed_shares_is_right_on_average():
         report = evaluate_predictions(predicted, bags, priors=partly_known(rows))
         found.append(float(report.accuracy))
     assert np.mean(found) == pytest.approx(0.9, abs=0.015)
+
+
+def test_percent_signs_tell_the_unit_where_no_bag_is_whole(tmp_path):
+    """0.1% was read as 10%, where every bag had an unknown share."""
+    (tmp_path / "shares.csv").write_text("bag,a,b\nx,0.1%,?\ny,?,40%\n")
+    priors = read_priors(tmp_path / "shares.csv").priors
+    np.testing.assert_allclose(priors.values, [[0.001, 0.999], [0.6, 0.4]])

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["SHARES_OF", "GivenErrors", "ShareErrors", "SharesOf", "match_bags", "read_shares_of"]
 
 BAG_COLUMN = "bag"  # where a DataFrame without an index keeps its bag ids
+_LARGEST_ERROR = 1e9  # of a share; squares of far larger ones overflow
 _STEPS, _LARGEST_PART = 200, 0.99  # of the iteration for v, and of a class in it
 SharesOf = Literal["rows", "population"]
 SHARES_OF: tuple[SharesOf, ...] = ("rows", "population")
@@ -274,9 +275,10 @@ def _from_standard_errors(errors: _Floats, table: "ClassPriors") -> ShareErrors:
 
 
 def _check_sizes(errors: _Floats) -> _Floats:
-    right = np.isfinite(errors) & (errors >= 0)
+    right = (errors >= 0) & (errors <= _LARGEST_ERROR)
     if not right.all():
-        raise invalid("errors", "finite and non-negative", shorten(errors[~right]))
+        allowed = f"finite and non-negative, at most {_LARGEST_ERROR:g}"
+        raise invalid("errors", allowed, shorten(errors[~right]))
     return errors
 
 

@@ -119,6 +119,8 @@ def _checked(table: SharesTable, *, any_sums: bool) -> SharesTable:
         refuse_totals(values[whole], ids, table.classes)
         table.unit, notes = tell_unit(values[whole], ids, percent_signs=signs)
         table.notes += notes
+    elif signs:
+        table.unit = "percent"
     if not whole.all():
         values = _guess(table, values, unknown)
     if table.absent.any():

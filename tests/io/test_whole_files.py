@@ -282,3 +282,13 @@ def test_the_time_to_look_at_columns_grows_with_their_number(tmp_path, monkeypat
     list(table.batches())
     read_rows(path).encoding.check_schema(Schema())
     assert asked.count("names") < 10
+
+
+def test_a_damaged_file_that_asks_for_petabytes_is_not_called_little_memory(tmp_path, monkeypatch):
+    def fail(_, **__):
+        raise pa.ArrowMemoryError("malloc of size 2251799813685376 failed")
+
+    (tmp_path / "a.feather").write_bytes(b"x")
+    monkeypatch.setattr("pyarrow.feather.read_table", fail)
+    with pytest.raises(InvalidInputError, match="a whole Feather file that is at most 200 times"):
+        TableFiles(tmp_path / "a.feather")

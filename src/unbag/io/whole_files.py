@@ -56,7 +56,12 @@ class WholeTable:
             table = read(path)
             _ = table.schema.names  # they may be no UTF-8
             table.validate(full=True)  # Arrow trusts offsets, which in a damaged file lead anywhere
-        except (InvalidInputError, MemoryError):
+        except MemoryError as error:  # a damaged file may ask for petabytes
+            asked = re.search(r"malloc of size (\d+)", str(error))
+            size, stored = int(asked[1]) if asked else 0, path.stat().st_size
+            check_expansion(f"table {path}", f"a whole {kind} file", size, stored, "")
+            raise
+        except InvalidInputError:
             raise
         except (pa.ArrowException, OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
             got = " ".join(str(error).split())[:200].rstrip(".")

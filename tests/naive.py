@@ -182,6 +182,30 @@ def matched_likelihood(batch: Batch, *, matching: float = 8.0) -> Tensor:
     return bag_likelihood(batch) + matching * confidence**2 * distance
 
 
+def count_likelihood(batch: Batch) -> Tensor:
+    """Chances of the numbers of rows of each class, row by row, for bags that are whole."""
+    total = torch.zeros(())
+    for m in batch.present():
+        rows = torch.nonzero(batch.bag_index == m).flatten().tolist()
+        size = bag_size(batch, m)
+        for k in batch.classes():
+            eta = torch.softmax(batch.logits[rows], 1)[:, k]
+            count = float(batch.theta[m, k]) * size
+            if batch.weight is None:  # chances of 0, 1, 2, ... rows of the class
+                chances = torch.ones(1, dtype=eta.dtype)
+                for q in eta:
+                    none, one = F.pad(chances, [0, 1]), F.pad(chances, [1, 0])
+                    chances = (1 - q) * none + q * one
+                log_chance = torch.log(chances[round(count)])
+            else:
+                weight = batch.weight[rows]
+                variance = (weight**2 * eta * (1 - eta)).sum() + 1 / 12
+                gap = (weight * eta).sum() - count
+                log_chance = -(gap**2 / variance + torch.log(2 * torch.pi * variance)) / 2
+            total = total - log_chance / size / len(batch.theta) / batch.chance(m)
+    return total
+
+
 NAIVE: dict[str, Callable[..., Tensor]] = {
     "biased": biased,
     "prop": prop,
@@ -193,6 +217,7 @@ NAIVE: dict[str, Callable[..., Tensor]] = {
     "u-prr": u_prr,
     "bag-likelihood": bag_likelihood,
     "matched-likelihood": matched_likelihood,
+    "count-likelihood": count_likelihood,
 }
 
 

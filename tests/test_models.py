@@ -5,9 +5,20 @@ import torch
 from torch import nn
 
 from unbag.exceptions import InvalidInputError
-from unbag.models import MLP, MODELS, ResNet20, build_model
+from unbag.models import (
+    IMAGE_MODELS,
+    MLP,
+    MODELS,
+    LeNet5,
+    ResNet18,
+    ResNet20,
+    WideResNet,
+    build_model,
+    is_convolutional,
+    is_normalized,
+)
 
-SHAPES = {"linear": (16,), "mlp": (16,), "resnet20": (3, 32, 32)}
+SHAPES = {"linear": (16,), "mlp": (16,), **dict.fromkeys(IMAGE_MODELS, (3, 32, 32))}
 
 
 def n_parameters(module):
@@ -99,6 +110,40 @@ def test_resnet_starts_from_he_initialisation():
     assert not net.output.bias.any()
 
 
+@pytest.mark.parametrize(
+    ("module", "size", "layers"),
+    [
+        (LeNet5(1, 10), 61_706, 5),
+        (ResNet18(3, 10), 11_173_962, 18),
+        (WideResNet(3, 10), 1_467_610, 26),
+        (WideResNet(1, 4, depth=10, width=1), 77_172, 8),
+    ],
+    ids=["lenet5", "resnet18", "wrn28-2", "wrn10-1"],
+)
+def test_networks_of_images_have_the_published_size(module, size, layers):
+    assert n_parameters(module) == size
+    parts = [m for m in module.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    assert len([p for p in parts if getattr(p, "kernel_size", (3, 3)) != (1, 1)]) == layers
+    assert module.architecture != type(module)(2, 3).architecture
+
+
+def test_lenet_fits_images_of_other_sizes():
+    net = build_model("lenet5", (3, 20, 12), 4, seed=0)
+    assert net(torch.rand(2, 3, 20, 12)).shape == (2, 4)
+
+
+def test_what_a_network_is_is_told_by_its_layers():
+    own = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.LazyLinear(2))
+    assert is_convolutional(own)
+    assert is_normalized(own)
+    own[1].requires_grad_(False)
+    assert not is_normalized(own)
+    kinds = {name: build_model(name, SHAPES[name], 2, seed=0) for name in MODELS}
+    assert [name for name in MODELS if is_convolutional(kinds[name])] == list(IMAGE_MODELS)
+    assert not is_normalized(kinds["lenet5"])
+    assert is_normalized(kinds["wrn28-2"])
+
+
 def test_resnet_takes_images_without_a_channel_axis():
     net = build_model("resnet20", (28, 28), 10, seed=0).eval()
     x = torch.rand(2, 28, 28)
@@ -154,6 +199,11 @@ def test_architecture_tells_which_networks_can_share_a_stack():
         (lambda: build_model(3, (4,), 2, seed=0), r"model must be a name, an nn.Module or a fac"),
         (lambda: build_model(lambda *_: 3, (4,), 2, seed=0), r"returns an nn.Module, got int"),
         (lambda: build_model("resnet20", (16,), 2, seed=0), r"X must be images .*\(16,\); use mod"),
+        (
+            lambda: build_model("lenet5", (8, 8), 2, seed=0),
+            r"X must be images of 12×12 pixels or",
+        ),
+        (lambda: WideResNet(3, 2, depth=9), r"depth must be 4 more than a multiple of 6, 10 at le"),
         (lambda: MLP(4, 2, depth=0), r"depth must be a whole number of at least 1, got 0"),
         (lambda: MLP(4, 2, width=2.5), r"width must be a whole number of at least 1, got 2.5"),
         (lambda: MLP(4, 2, dropout=1.0), r"dropout must be a number in \[0, 1\), got 1.0"),

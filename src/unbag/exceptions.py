@@ -13,7 +13,9 @@ __all__ = [
     "ModelFolderError",
     "NotFiniteError",
     "NotSavedWarning",
+    "NothingLearnedError",
     "RankError",
+    "SlowTrainingWarning",
     "TrainingDivergedError",
     "TrainingRowsWarning",
     "UnbagError",
@@ -83,6 +85,10 @@ class LostProcessError(UnbagError, RuntimeError):
         )
 
 
+class NothingLearnedError(TrainingDivergedError):
+    """A network gives all rows the same probabilities, so it is not returned as a model."""
+
+
 class MissingDependencyError(UnbagError, ImportError):
     """An optional package is needed; the message names the extra that installs it."""
 
@@ -125,6 +131,10 @@ class MissingBagsWarning(UnbagWarning):
 
 class TrainingRowsWarning(UnbagWarning):
     """Rows that a model was trained on are used to evaluate it."""
+
+
+class SlowTrainingWarning(UnbagWarning):
+    """A module cannot be trained in the fastest way."""
 
 
 class NotSavedWarning(UnbagWarning):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unbag.validation import invalid
 
-__all__ = ["BagStatistics", "bag_sum", "zero_one_losses"]
+__all__ = ["BagStatistics", "bag_sum", "present_bags", "take_bags", "zero_one_losses"]
 
 # A product with the one-hot bag matrix is deterministic on CUDA, where scattered additions into a
 # few bags would be neither that nor fast. It costs M numbers per row, so only where M is small.
@@ -64,6 +64,39 @@ def _sum_by_addition(values: Tensor, bag_index: Tensor, n_bags: int) -> Tensor:
     flat = values.new_zeros(stacks * n_bags, k)
     flat = flat.index_add(0, (bag_index + offset).reshape(-1), values.reshape(stacks * n, k))
     return flat.view(*lead, n_bags, k)
+
+
+def present_bags(bag_index: Tensor, n_bags: int) -> tuple[Tensor, Tensor]:
+    """Bags that a batch can hold, and the place of every row's bag among them.
+
+    All bags, or, where a batch has fewer rows than there are bags, as many as rows: those of its
+    rows first, and after them ``n_bags`` for none.
+
+    Shapes: (..., n) to (..., L) and (..., n).
+
+    Examples
+    --------
+    >>> present_bags(torch.tensor([7, 7, 3]), n_bags=9)
+    (tensor([3, 7, 9]), tensor([1, 1, 0]))
+    """
+    n = bag_index.shape[-1]
+    if n_bags <= n:
+        return torch.arange(n_bags, device=bag_index.device).expand(*bag_index.shape[:-1], -1), (
+            bag_index
+        )
+    ordered = bag_index.sort(-1).values
+    is_new = torch.ones_like(ordered, dtype=torch.bool)
+    is_new[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    bags = torch.full_like(ordered, n_bags).scatter(-1, is_new.cumsum(-1) - 1, ordered)
+    return bags, torch.searchsorted(bags, bag_index)
+
+
+def take_bags(table: Tensor, bags: Tensor) -> Tensor:
+    """Entries (..., M, d) of bags, zero for one that is none: (..., L, d)."""
+    n_bags, d = table.shape[-2:]
+    table = table.expand(*bags.shape[:-1], n_bags, d)
+    index = bags.clamp_max(n_bags - 1)[..., None].expand(*bags.shape, d)
+    return table.gather(-2, index) * (bags < n_bags)[..., None].to(table)
 
 
 def zero_one_losses(logits: Tensor) -> Tensor:
@@ -149,9 +182,21 @@ class BagStatistics:
             total=self._total,
         )
 
-    def bag_sum(self, values: Tensor) -> Tensor:
-        """Sum over the rows of every bag: (..., n, d) to (..., M, d)."""
-        sums = bag_sum(values, self.bag_index, self.n_bags)
+    def present_bags(self) -> tuple[Tensor, Tensor]:
+        """:func:`present_bags`; all bags where several processes have rows of the batch."""
+        if self._total is None:
+            return present_bags(self.bag_index, self.n_bags)
+        bags = torch.arange(self.n_bags, device=self.bag_index.device)
+        return bags.expand(*self.bag_index.shape[:-1], -1), self.bag_index
+
+    def bag_sum(self, values: Tensor, bags: tuple[Tensor, int] | None = None) -> Tensor:
+        """Sum over the rows of every bag: (..., n, d) to (..., M, d).
+
+        ``bags``, the place of every row's bag and the number of places, are those of
+        :meth:`present_bags`.
+        """
+        index, n_bags = (self.bag_index, self.n_bags) if bags is None else bags
+        sums = bag_sum(values, index, n_bags)
         return sums if self._total is None else self._total(sums)
 
     def mean(self, values: Tensor) -> Tensor:

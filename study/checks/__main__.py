@@ -16,6 +16,7 @@ NAMES = (
     "causes",
     "columns",
     "coverage",
+    "deep_bags",
     "drift",
     "inspection",
     "labelled_rows",

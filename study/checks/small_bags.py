@@ -47,7 +47,7 @@ def measure(trials: int = 1, rows: int = 60_000) -> Iterator[dict[str, Any]]:
     for trial in range(trials):
         runs, jobs = make_jobs(data, trial, rows)
         for run, job, fit in zip(runs, jobs, fit_many(jobs, test_every=1000), strict=True):
-            fit.raise_if_diverged()
+            fit.raise_if_failed()
             error = round(float(fit.history["test_error"][-1]), 5)
             facts = {"rows": job.bags.n_rows, "chosen": fit.method, "error": error}
             record["runs"].append(run | facts | {"why": fit.stop_reason})

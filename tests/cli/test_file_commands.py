@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 import typer
@@ -72,7 +73,7 @@ def test_every_option_of_fit_reaches_the_model(folder):
         "--model mlp --depth 2 --width 8 --dropout 0.1 --epochs 3 --batch-size 50 "
         "--learning-rate 0.01 --weight-decay 0.001 --early-stopping --n-iter-no-change 5 "
         "--validation-share 0.3 --evaluation-share 0.25 --calibrate --shares-of rows --level 0.9 "
-        "--precision float64 --title Title --seed 4 --device cpu --time-limit 1000"
+        "--precision float64 --title Title --seed 4 --device cpu --time-limit 1000 --effort fast"
     )
     printed = as_json(command)
     assert printed["model"] == "new"
@@ -84,6 +85,7 @@ def test_every_option_of_fit_reaches_the_model(folder):
         "depth": 2,
         "width": 8,
         "dropout": 0.1,
+        "effort": "fast",
         "epochs": 3,
         "batch_size": 50,
         "learning_rate": 0.01,
@@ -146,7 +148,8 @@ def test_every_option_of_tune(folder):
         "--keep age --method u-prr --set alpha=0.4 "
         "--storage sqlite:///t.db --at-once 2 --test-prior yes=0.5,no=0.5 --model mlp --depth 2 "
         "--width 8 --epochs 2 --batch-size 60 --validation-share 0.3 --evaluation-share 0.3 "
-        "--shares-of rows --level 0.9 --precision float32 --title T --seed 1 --device cpu"
+        "--shares-of rows --level 0.9 --precision float32 --title T --seed 1 --device cpu "
+        "--effort fast"
     )
     assert printed["trials"] == 2
     assert (folder / "t.db").is_file()
@@ -231,6 +234,10 @@ def test_every_option_of_predict(folder):
     assert pa.csv.read_csv("p.csv").column_names == ["id", "class", "p_yes", "p_no"]
     done("predict model other.parquet --key id --key age --no-probabilities --output q.parquet")
     assert pa.parquet.read_table("q.parquet").column_names == ["id", "age", "class"]
+    done("predict model other.parquet --processes 2 --partition-by class --output parts")
+    parts = pa.dataset.dataset("parts", partitioning="hive").to_table()
+    assert set(parts["class"].to_pylist()) <= {"no", "yes"}
+    assert parts.num_rows == 360
     done("predict model other.parquet --key district --bag district --output r.parquet")
     done("predict model other.parquet --key district --output s.parquet")
     by_bag, without = (pa.parquet.read_table(f"{name}.parquet").to_pydict() for name in "rs")

@@ -274,11 +274,13 @@ def test_the_defaults():
     none = ("priors", "test_prior", "epochs", "batch_size", "learning_rate", "weight_decay")
     assert parameters == {
         **dict.fromkeys((*none, "checkpoint", "random_state", "learner", "time_limit")),
+        **dict.fromkeys(("depth", "callbacks")),
+        "effort": "balanced",
+        "backbone_rate": 1.0,
         "method": "auto",
         "loss": "cross-entropy",
         "model": "mlp",
         "batching": "auto",
-        "depth": 3,
         "width": 300,
         "dropout": 0.0,
         "device": "auto",

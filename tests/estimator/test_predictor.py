@@ -129,7 +129,7 @@ def test_what_is_refused(small_files):
     ]:
         with pytest.raises(InvalidInputError, match=message):
             predict(batch)
-    with pytest.raises(InvalidInputError, match="one with the columns of training"):
+    with pytest.raises(InvalidInputError, match="a table with the columns of training"):
         unbag.predictor(model)(ROWS.drop_columns("age"))
 
 

@@ -121,13 +121,19 @@ def test_predictions_are_the_same_bit_for_bit(tmp_path, options):
     assert_same(clone(again).fit(X, BAGS), clone(clf).fit(X, BAGS))
 
 
-def test_images_of_bytes(tmp_path):
-    for model in ("resnet20", "mlp"):
-        clf = fitted_images(model=model)
-        again = load_model(clf.save(tmp_path / model))
-        assert_same(clf, again, IMAGES)
-        with pytest.raises(InvalidInputError, match="bytes"):
-            again.predict(IMAGES.astype(np.float32))
+@pytest.mark.parametrize("model", [*unbag.models.IMAGE_MODELS, "mlp"])
+def test_images_of_bytes(tmp_path, model):
+    if model == "lenet5":
+        rows = np.pad(IMAGES, [(0, 0), (0, 0), (2, 2), (2, 2)])
+        clf = UnbagClassifier(THETA, "prop", model=model, epochs=1, random_state=0)
+        clf.fit(rows, IMAGE_BAGS)
+    else:
+        rows, clf = IMAGES, fitted_images(model=model, method="prop")
+    again = load_model(clf.save(tmp_path / model))
+    assert type(again.module_) is type(clf.module_)
+    assert_same(clf, again, rows)
+    with pytest.raises(InvalidInputError, match="bytes"):
+        again.predict(rows.astype(np.float32))
 
 
 def test_a_calibrated_model(tmp_path):

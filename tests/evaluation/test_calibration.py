@@ -2,10 +2,16 @@
 
 import numpy as np
 import pytest
+import torch
 from gaussian_bags import simulate, softmax
 from sklearn.metrics import log_loss
 
-from unbag.evaluation import Calibration, bag_log_loss, calibrate
+from unbag.evaluation import (
+    Calibration,
+    bag_log_loss,
+    calibrate,
+    likeliest_temperature_by_counts,
+)
 from unbag.priors import non_square, symmetric
 
 
@@ -24,6 +30,22 @@ def test_calibration_undoes_a_known_distortion(theta, temperature):
     np.testing.assert_allclose(after.sum(1), 1)
     assert log_loss(label, after) < log_loss(label, distorted) - 0.01
     assert log_loss(label, after) < log_loss(label, truth) + 0.003
+
+
+@pytest.mark.parametrize("factor", [0.6, 1.0, 3.0])
+def test_counts_of_small_bags_tell_the_temperature(factor):
+    rng = np.random.default_rng(0)
+    eta = rng.dirichlet(np.ones(3), 4000)
+    label = (eta.cumsum(1) < rng.random((4000, 1))).sum(1)
+    bag = np.arange(4000) // 8
+    theta = np.zeros((501, 3))  # the last bag has no rows
+    np.add.at(theta, (bag, label), 1 / 8)
+    bag = np.r_[bag, [-1, -1]]
+    logits = torch.from_numpy(np.r_[factor * np.log(eta), [[50, 0, 0], [0, 0, 50]]])
+    found = likeliest_temperature_by_counts(
+        logits, torch.from_numpy(bag), torch.from_numpy(theta)
+    ).item()
+    assert abs(np.log(found / factor)) < 0.15
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -51,6 +51,16 @@ def test_residual_networks_learn_from_augmented_images_where_bags_differ():
     assert choose(alike, model="resnet20") == "crossfit"
     assert choose(small, model="resnet20") == "crossfit"
     assert choose(differ, model="mlp") == "crossfit"
+    own = torch.nn.Sequential(
+        torch.nn.Unflatten(1, (1, 4)),
+        torch.nn.Conv2d(1, 2, 3),
+        torch.nn.BatchNorm2d(2),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8, 2),
+    )
+    assert choose(differ, model=own) == "consistency"
+    own[2] = torch.nn.Identity()  # without normalisation
+    assert choose(differ, model=own) == "crossfit"
     assert choose(differ, model="resnet20", one_training=True) == "matched-likelihood"
 
 

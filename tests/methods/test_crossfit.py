@@ -392,6 +392,34 @@ def test_residual_networks_start_in_many_steps(theta, mixed, batch, epochs):
     assert deep.last().augmentation == Augmentation(flip=False)
 
 
+def test_deep_networks_start_from_shares_of_whole_bags():
+    X = np.random.default_rng(0).normal(size=(960, 12, 12)).astype(np.float32)
+    theta = np.random.default_rng(0).dirichlet(np.ones(3), 60)
+    small = unbag.Bags(X, np.arange(960) // 16, theta)
+    deep, mlp = (crossfitting(small, model=m, epochs=None) for m in ("lenet5", "mlp"))
+    start = deep.start()[0]
+    assert (deep.start_name, start.learning_rate, start.batching) == ("prop", 1e-3, "whole-bags")
+    assert start.epochs == 7000 // (960 // start.batch_size)
+    assert start.augmentation == deep.last().augmentation == Augmentation(flip=False)
+    assert (mlp.start_name, mlp.start()[0].learning_rate) == ("matched-likelihood", 2e-3)
+    given = crossfitting(small, CrossFit(start="bag-likelihood"), model="lenet5", epochs=None)
+    assert given.start()[0].learning_rate == 2e-3
+
+
+def test_counted_shares_are_met_to_the_last_row():
+    theta = np.random.default_rng(0).dirichlet(np.ones(3), 40)
+    X = np.random.default_rng(0).normal(size=(320, 4))
+
+    def gap(shares_of):
+        bags = unbag.Bags(X, np.arange(320) // 8, unbag.ClassPriors(theta, shares_of=shares_of))
+        fitting = crossfitting(bags)
+        targets = fitting._targets(np.log(np.random.default_rng(1).dirichlet(np.ones(3), 320)))
+        means = np.add.reduceat(targets, np.arange(0, 320, 8)) / 8
+        return np.abs(means - theta).max()
+
+    assert gap("rows") < 1e-3 < 0.05 < gap(None)
+
+
 def test_the_time_is_that_of_all_trainings():
     fitting = CrossFitting(CrossFit(rounds=1), Job(make(), **TINY))
     numbers = []
@@ -530,7 +558,7 @@ def test_priors_of_lower_rank_are_learned_from():
     [
         ({"folds": 1}, "folds must be a whole number of at least 2, got 1"),
         ({"rounds": -1}, "rounds must be a whole number of at least 0, got -1"),
-        ({"start": "prop"}, "start must be one of 'matched-likelihood', .*got 'prop'"),
+        ({"start": "biased"}, "start must be one of 'matched-likelihood', .*got 'biased'"),
         ({"augment": True}, "augment must be one of 'none', 'weak', 'strong', got True"),
         ({"calibrated": 1}, "calibrated must be True or False, got 1"),
         ({"balanced": None}, "balanced must be True or False, got None"),

@@ -12,12 +12,15 @@ from unbag.methods import METHODS, UPRR, CrossFit, Job, Prop, fit_many, get_meth
 from unbag.methods.base import Method
 
 EIGHT = ["biased", "prop", "prop-cr", "unbiased", "u-correct", "u-flood", "u-stop", "u-prr"]
-OURS = ["bag-likelihood", "matched-likelihood", "crossfit", "consistency", "tables", "auto"]
+OURS = [
+    *("bag-likelihood", "matched-likelihood", "count-likelihood"),
+    *("crossfit", "consistency", "tables", "auto"),
+]
 
 
 def test_the_methods_of_unbag():
     assert list(METHODS) == EIGHT + OURS
-    assert len(METHODS) == 14
+    assert len(METHODS) == 15
     for name, kind in METHODS.items():
         assert kind.name == name
         assert kind.summary
@@ -138,7 +141,7 @@ def bags():
 @pytest.mark.usefixtures("other_package")
 def test_a_method_of_another_package_is_a_method_as_any_other(bags):
     assert list(METHODS) == [*EIGHT, *OURS, "twice", "absent", "no-method", "misnamed"]
-    assert len(METHODS) == 18
+    assert len(METHODS) == 19
     assert issubclass(METHODS["twice"], Method)
     assert METHODS["prop"] is Prop  # names of unbag are its own
     by_name, of_job = fit_many([Job(bags, "twice"), Job(bags, get_method("twice", factor=3))])

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import unbag
+from unbag.exceptions import SlowTrainingWarning
 from unbag.methods import METHODS, CrossFit, Job, fit_many
 from unbag.training import TestSet, engine
 
@@ -71,6 +72,22 @@ def test_a_module_of_the_users():
         return nn.Sequential(nn.Linear(row_shape[0], 4), nn.Tanh(), nn.Linear(4, n_classes))
 
     assert_same_on_both(make_jobs(["u-prr", "prop"], model=model))
+
+
+class _Asks(nn.Module):
+    """A network that looks at a number, which no recorded step can."""
+
+    def __init__(self):
+        super().__init__()
+        self.output = nn.Linear(5, K)
+
+    def forward(self, x):
+        return self.output(x if x.sum().item() < np.inf else -x)
+
+
+def test_a_module_that_cannot_be_recorded_is_trained_as_it_stands():
+    with pytest.warns(SlowTrainingWarning, match="cannot be recorded as a CUDA graph"):
+        assert_same_on_both(make_jobs(["prop"], model=lambda *_: _Asks()))
 
 
 def test_a_residual_network():

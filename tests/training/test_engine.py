@@ -340,7 +340,7 @@ def test_a_diverged_replica_leaves_the_others_unchanged(rate):
     for value in outcome.module.state_dict().values():
         assert torch.isfinite(value).all()
     with pytest.raises(unbag.exceptions.TrainingDivergedError, match=outcome.stop_reason):
-        outcome.raise_if_diverged()
+        outcome.raise_if_failed()
 
 
 def test_a_gradient_whose_square_overflows_is_a_divergence():
@@ -366,7 +366,7 @@ def test_a_gradient_whose_square_overflows_is_a_divergence():
         for name, value in outcome.module.state_dict().items():
             assert torch.equal(value, replica.module.state_dict()[name])  # the last finite ones
         with pytest.raises(unbag.exceptions.TrainingDivergedError, match="large values in X"):
-            outcome.raise_if_diverged()
+            outcome.raise_if_failed()
 
 
 def test_training_ends_when_every_replica_has_ended():
@@ -376,11 +376,11 @@ def test_training_ends_when_every_replica_has_ended():
 
 def test_a_risk_without_bound_is_named_as_the_cause():
     outcome = run([make_replica("unbiased", epochs=1)])[0]
-    outcome.raise_if_diverged()
+    outcome.raise_if_failed()
     risk = np.array([1.0, -1e30])
     failed = type(outcome)(outcome.module, {"empirical_risk": risk}, 2, "it failed", True)
     with pytest.raises(unbag.exceptions.TrainingDivergedError, match=r"minus infinity.*u-prr"):
-        failed.raise_if_diverged()
+        failed.raise_if_failed()
 
 
 def test_stopping_when_the_risk_is_negative():

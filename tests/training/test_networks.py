@@ -30,8 +30,8 @@ def mlps(n, **options):
     return calls
 
 
-def stack(modules):
-    return stack_modules(modules, CPU, torch.float64, torch.float64)
+def stack(modules, row_shape=(2, 3)):
+    return stack_modules(modules, CPU, torch.float64, torch.float64, row_shape)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
@@ -96,7 +96,7 @@ def test_dropout_has_its_rate_and_keeps_the_mean():
 def test_modules_of_other_kinds_run_as_they_are():
     torch.manual_seed(0)
     modules = [ResNet20(1, 3).double() for _ in range(2)]
-    network = stack(modules)
+    network = stack(modules, (8, 8))
     x = torch.rand(2, 4, 8, 8, dtype=torch.float64)
     keys = seed_keys([0, 1], CPU)
     logits = network.forward(x, keys, 0, training=True)

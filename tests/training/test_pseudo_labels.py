@@ -11,7 +11,7 @@ from unbag.evaluation import likeliest_temperature
 from unbag.exceptions import InvalidInputError
 from unbag.fingerprint import fingerprint
 from unbag.models import MLP, ResNet20
-from unbag.objectives import MatchedLikelihood, Proportion
+from unbag.objectives import MatchedLikelihood
 from unbag.training import Augmentation, PseudoLabels, Replica, train
 from unbag.training.augmentation import augment
 from unbag.training.engine import Stack
@@ -37,6 +37,7 @@ def make_replica(seed=0, pseudo=None, **settings):
         "epochs": 4,
         "batch_size": N,
         "learning_rate": 0.02,
+        "output_prior": THETA.mean(0),
         "pseudo_labels": PseudoLabels(**(pseudo or {})),
     }
     return Replica(**{**defaults, **settings})
@@ -191,6 +192,31 @@ def test_factors_bring_the_posteriors_of_a_bag_to_its_shares():
     assert gap() < 0.01
 
 
+def test_labels_of_whole_bags_have_their_shares_in_every_batch():
+    rng = np.random.default_rng(0)
+    theta = rng.dirichlet(np.ones(K), 20)
+    bags = unbag.Bags(rng.normal(size=(80, D)), np.arange(80) // 4, theta)
+    replica = make_replica(
+        bags=bags.take(np.arange(60)),
+        predicted=bags.take(np.arange(60, 80)),
+        objective=unbag.objectives.get("count-likelihood", theta, bag_counts=np.full(20, 4)),
+        output_prior=theta.mean(0),
+        batching="whole-bags",
+        batch_size=20,
+    )
+    stacked = stack(replica)
+    positions = torch.arange(20)[None] + 8  # bags 2 to 6
+    index = stacked.rows.bag_index.gather(1, positions)
+    q = torch.softmax(torch.randn(1, 20, K, dtype=torch.float64), -1)
+    labels = stacked.loss._balance_whole(q, index, stacked.part)[0]
+    torch.testing.assert_close(labels.sum(1), torch.ones(20, dtype=torch.float64))
+    means = labels.view(5, 4, K).mean(1)
+    torch.testing.assert_close(means, torch.from_numpy(theta[2:7]), rtol=0, atol=0.02)
+    assert (q[0].view(5, 4, K).mean(1) - torch.from_numpy(theta[2:7])).abs().max() > 0.2
+    fit = run([replica])[0]
+    assert np.isfinite(fit.history["objective"]).all()
+
+
 @pytest.mark.parametrize("name", ["adamw", "sgd"])  # decay apart from the gradient, and in it
 def test_steps_are_those_of_torch(name):
     plain = {"pseudo_labels": None, "predicted": None, "epochs": 5}
@@ -248,7 +274,8 @@ def test_weights_of_rows_count_in_labels_and_factors():
     weight = np.where(np.arange(N) % 2, 9.0, 1.0)
     shares = np.bincount(make_replica().bags.bag_index, weights=weight) / weight.sum()
     objective = MatchedLikelihood(THETA, bag_shares=shares)
-    stacked = stack(make_replica(sample_weight=weight, objective=objective))
+    replica = make_replica(sample_weight=weight, objective=objective, output_prior=shares @ THETA)
+    stacked = stack(replica)
     torch.testing.assert_close(stacked.loss.ratios[0], torch.tensor(THETA / (shares @ THETA)))
     q = torch.softmax(torch.randn(1, N, K, dtype=torch.float64), -1)
     index = stacked.rows.bag_index[:, :N]  # behind these is padding
@@ -302,7 +329,10 @@ def test_residual_networks_can_be_compiled(objective):
     ("settings", "message"),
     [
         ({"predicted": None}, "predicted must be given together with pseudo_labels"),
-        ({"objective": Proportion(THETA)}, "pseudo_labels must be given with an objective that"),
+        (
+            {"objective": None, "targets": np.full((N, K), 1 / K)},
+            "pseudo_labels must be given with an objective, got targets",
+        ),
         ({"decoupled_weight_decay": -1.0}, "decoupled_weight_decay"),
         ({"optimizer": "lion"}, "optimizer"),
         ({"augmentation": Augmentation()}, "augmentation must be None with pseudo_labels"),

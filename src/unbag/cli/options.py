@@ -185,8 +185,14 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
         "those of the rows",
         group=_METHOD,
     ),
-    "model": option(str, "The network: linear, mlp or resnet20.", group=_METHOD),
-    "depth": option(int, "The number of layers of the network mlp.", group=_METHOD),
+    "model": option(
+        str,
+        "The network: linear, mlp; for images lenet5, resnet18, resnet20 or wrn28-2.",
+        group=_METHOD,
+    ),
+    "depth": option(
+        int | None, "The number of layers of the network mlp.", "by effort", group=_METHOD
+    ),
     "width": option(int, "The number of units in each hidden layer of mlp.", group=_METHOD),
     "dropout": option(
         float, "The share of hidden units that are dropped in training.", group=_METHOD
@@ -207,7 +213,12 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
     "at_once": option(
         int, "The number of models that are trained at the same time.", group=_TRAINING, min=1
     ),
-    "epochs": option(int | None, "The number of passes over the rows.", "by rows", group=_TRAINING),
+    "effort": option(
+        str, "How long networks are trained: fast, balanced or best.", group=_TRAINING
+    ),
+    "epochs": option(
+        int | None, "The number of passes over the rows.", "by rows and effort", group=_TRAINING
+    ),
     "batch_size": option(int | None, "The number of rows per step.", "by rows", group=_TRAINING),
     "learning_rate": option(float | None, "The learning rate of Adam.", "by rows", group=_TRAINING),
     "weight_decay": option(

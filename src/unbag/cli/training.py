@@ -16,7 +16,7 @@ app = typer.Typer(rich_markup_mode="markdown")
 
 _OF_CLASSIFIER = (
     *("method", "learner", "method_settings", "test_prior", "model", "depth", "width"),
-    *("epochs", "batch_size", "precision", "device"),
+    *("effort", "epochs", "batch_size", "precision", "device"),
 )
 _NOT_SEARCHED = (
     "dropout",

@@ -19,9 +19,11 @@ from unbag.estimator.predicting import Predicting
 from unbag.evaluation import Calibration
 from unbag.identity import hash_rows, sketch
 from unbag.methods import Fit, Method, fit_many, get_method, read_labels
+from unbag.methods.sizes import are_pure
 from unbag.models import ModuleFactory
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.processes import current_processes
+from unbag.training import resolve_device
 from unbag.validation import as_generator, invalid
 
 __all__ = ["UnbagClassifier"]
@@ -57,9 +59,14 @@ class UnbagClassifier(Predicting, OnHub):
         ``"cross-entropy"``, ``"generalized-cross-entropy"``, or a function of logits (n, K) to
         the loss of every class (n, K).
     model : str, nn.Module or callable, default="mlp"
-        ``"linear"``, ``"mlp"``, ``"resnet20"``, a module, or a factory f(row_shape, n_classes).
+        ``"linear"``, ``"mlp"``; for images ``"lenet5"``, ``"resnet18"``, ``"resnet20"`` or
+        ``"wrn28-2"``; a module, or a factory f(row_shape, n_classes).
     depth, width, dropout : int, int, float
-        Shape of the MLP, and its share of dropout.
+        Shape of the MLP, and its share of dropout. A depth of None means 3, or 5 where the effort
+        makes training longer.
+    effort : {"fast", "balanced", "best"}, default="balanced"
+        How long networks are trained if ``epochs`` is None (docs/guide/methods.md). "balanced"
+        takes longer on a GPU. Models of tables take seconds in any case.
     epochs, batch_size, learning_rate : int, int, float, default=None
         None means a value that depends on the number of rows. In crossfit, ``epochs`` is that of
         networks that learn soft labels; fewer epochs than usual shorten the start as well. If a
@@ -69,6 +76,9 @@ class UnbagClassifier(Predicting, OnHub):
         In Adam's L2 form. None means 1e-5, with two exceptions in crossfit: (280/n)^1.5, at most
         0.01, for MLPs with hidden layers that learn soft labels of n rows, and 0.003 for the first
         MLPs if shares are weak.
+    backbone_rate : float, default=1.0
+        Factor of the learning rate for all weights but those of the last layer; 0.1, say, to
+        fine-tune a module that brings its weights. Frozen layers stay as they are.
     early_stopping : bool, default=False
         Hold rows out, stop when their label-free error no longer falls, and keep the weights of
         the epoch with the smallest error.
@@ -155,9 +165,10 @@ class UnbagClassifier(Predicting, OnHub):
         test_prior: Any = None,
         loss: str | LossOfEveryClass = "cross-entropy",
         model: str | nn.Module | ModuleFactory = "mlp",
-        depth: int = 3,
+        depth: int | None = None,
         width: int = 300,
         dropout: float = 0.0,
+        effort: str = "balanced",
         epochs: int | None = None,
         batch_size: int | None = None,
         learning_rate: float | None = None,
@@ -165,6 +176,7 @@ class UnbagClassifier(Predicting, OnHub):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 20,
+        backbone_rate: float = 1.0,
         batching: str = "auto",
         standardize: bool = True,
         device: str = "auto",
@@ -185,6 +197,7 @@ class UnbagClassifier(Predicting, OnHub):
         self.depth = depth
         self.width = width
         self.dropout = dropout
+        self.effort = effort
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -192,6 +205,7 @@ class UnbagClassifier(Predicting, OnHub):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.backbone_rate = backbone_rate
         self.batching = batching
         self.standardize = standardize
         self.device = device
@@ -344,7 +358,10 @@ class UnbagClassifier(Predicting, OnHub):
             weight_decay=self.weight_decay,
             batch_size=self.batch_size,
             epochs=self.epochs,
+            backbone_rate=self.backbone_rate,
             batching=self.batching,
+            effort=self.effort,
+            accelerated=resolve_device(self.device).type == "cuda",
             seed=seed,
             sample_weight=weight,
             labels=labels,
@@ -357,7 +374,7 @@ class UnbagClassifier(Predicting, OnHub):
 
     def take(self, job: ClassifierJob, fit: Fit) -> Self:
         """Become the classifier that was trained from what :meth:`prepare` returned."""
-        fit.raise_if_diverged()
+        fit.raise_if_failed(may_be_constant=are_pure(job.theta))
         # Nothing that predictions rest on changes before training has succeeded.
         self.scaler_ = job.scaler
         rows = job.bags.source

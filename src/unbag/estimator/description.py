@@ -21,15 +21,19 @@ __all__ = [
     "GUESSED",
     "NOT_PLAIN",
     "NO_SETTINGS",
+    "DeepResNet",
     "Description",
     "Format",
     "Ids",
+    "LeNet",
     "Linear",
     "Mlp",
     "Module",
+    "Network",
     "NotSaved",
     "ResNet",
     "Tabular",
+    "WideResNet",
     "check_settings",
     "plain_setting",
 ]
@@ -41,7 +45,7 @@ ERROR_FIELDS = ("variances", "weights")  # of ShareErrors
 GUESSED = "guessed"  # the field that is there only if a bag has shares that are guesses
 NO_SETTINGS = ("priors", "test_prior", "checkpoint", "callbacks")
 NOT_PLAIN = ("loss", "model", "random_state", "learner")  # may be objects that have no plain value
-_TEXTS = ("method", "loss", "model", "batching", "device", "precision")
+_TEXTS = ("method", "loss", "model", "batching", "effort", "device", "precision")
 _TEXTS_OR_NONE = ("learner",)
 _FLAGS = ("early_stopping", "standardize", "warm_start", "verbose")
 _MAX_ID_CHARACTERS = 1 << 27  # of an array of ids, in which each takes the space of the longest
@@ -149,8 +153,20 @@ class Mlp(Struct, tag_field="kind", tag="mlp"):
     dropout: Annotated[float, Meta(ge=0, lt=1)]
 
 
+class LeNet(Struct, tag_field="kind", tag="lenet5"):
+    """LeNet-5."""
+
+
 class ResNet(Struct, tag_field="kind", tag="resnet20"):
-    """The residual network of images."""
+    """The residual network of depth 20."""
+
+
+class DeepResNet(Struct, tag_field="kind", tag="resnet18"):
+    """The residual network of depth 18."""
+
+
+class WideResNet(Struct, tag_field="kind", tag="wrn28-2"):
+    """The wide residual network of depth 28 and width 2."""
 
 
 class Shares(Struct, tag_field="kind", tag="shares", forbid_unknown_fields=True):
@@ -209,6 +225,9 @@ class Module(Struct, tag_field="kind", tag="module"):
     name: str = field(default="", name="class")
 
 
+Network = Linear | Mlp | LeNet | ResNet | DeepResNet | WideResNet | Tabular | Module
+
+
 # -------------------------------------------------------------------------------- the description
 
 
@@ -239,7 +258,7 @@ class Description(Struct):
     feature_names: list[str] | None
     scaler_rows: Count | None
     calibrated: bool
-    network: Linear | Mlp | ResNet | Tabular | Module
+    network: Network
     n_iter: Count
     best_epoch: Count | None
     stop_reason: str

@@ -42,7 +42,7 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
     method: str | Method
     learner: Any
     model: str | nn.Module | ModuleFactory
-    depth: int
+    depth: int | None
     width: int
     dropout: float
     precision: str
@@ -263,6 +263,8 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
 
     def _model_options(self) -> dict[str, Any]:
         options = {"depth": self.depth, "width": self.width, "dropout": self.dropout}
+        if self.depth is None:  # the effort decides
+            del options["depth"]
         return options if self.model == "mlp" else {}
 
     def _goes_on(self) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unbag import models
 from unbag.estimator.classifier import UnbagClassifier
 from unbag.estimator.description import (
     ERROR_FIELDS,
@@ -22,13 +23,17 @@ from unbag.estimator.description import (
     GUESSED,
     NO_SETTINGS,
     NOT_PLAIN,
+    DeepResNet,
     Description,
     Ids,
+    LeNet,
     Linear,
     Mlp,
     Module,
+    Network,
     ResNet,
     Tabular,
+    WideResNet,
     plain_setting,
 )
 from unbag.estimator.folder import (
@@ -46,7 +51,7 @@ from unbag.exceptions import ModelFolderError, NotSavedWarning
 from unbag.files import write_tensors, write_whole
 from unbag.learners import STORED, LearnerModel
 from unbag.methods import Method
-from unbag.models import MLP, ResNet20
+from unbag.models import MLP
 from unbag.plain import to_plain
 from unbag.priors import ClassPriors, check_test_prior
 from unbag.schema import SchemaError, convert
@@ -190,14 +195,23 @@ def _settings(clf: UnbagClassifier) -> tuple[dict[str, Any], list[Any]]:
     return settings, not_saved
 
 
-def _network(module: nn.Module) -> Linear | Mlp | ResNet | Tabular | Module:
+_OF_IMAGES: dict[type[nn.Module], type[LeNet | ResNet | DeepResNet | WideResNet]] = {
+    models.LeNet5: LeNet,
+    models.ResNet18: DeepResNet,
+    models.ResNet20: ResNet,
+    models.WideResNet: WideResNet,
+}
+
+
+def _network(module: nn.Module) -> Network:
     if type(module) is MLP:
         linears, _ = module.blocks()
         if len(linears) == 1:
             return Linear()
         return Mlp(len(linears), linears[0].out_features, float(module.dropout))
-    if type(module) is ResNet20:
-        return ResNet()
+    kind = _OF_IMAGES.get(type(module))
+    if kind is not None and (kind is not WideResNet or _is_usual(module)):
+        return kind()
     if type(module) is TabularModel:
         for part in module.parts.values():
             if isinstance(part, LearnerModel):
@@ -210,6 +224,11 @@ def _network(module: nn.Module) -> Linear | Mlp | ResNet | Tabular | Module:
         got = f"{shorten(odd)} that is none"
         raise invalid("model", "a module whose state is tensors to be saved", got)
     return Module(type(module).__qualname__)
+
+
+def _is_usual(module: nn.Module) -> bool:
+    """Whether a wide residual network has the sizes of the one that has a name."""
+    return isinstance(module, models.WideResNet) and (module.depth, module.width) == (28, 2)
 
 
 def _arrays(clf: UnbagClassifier) -> Arrays:

@@ -6,6 +6,7 @@ from unbag.evaluation.calibration import (
     calibrate,
     calibrate_log,
     likeliest_temperature,
+    likeliest_temperature_by_counts,
 )
 from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.evaluating import evaluate, evaluate_predictions
@@ -36,6 +37,7 @@ __all__ = [
     "evaluate_predictions",
     "label_free_accuracy",
     "likeliest_temperature",
+    "likeliest_temperature_by_counts",
     "permutation_importance",
     "reliability_diagram",
 ]

@@ -16,13 +16,21 @@ from torch import Tensor
 
 from unbag.evaluation.likelihood import HeldOutLikelihood, log_mixture
 from unbag.priors import ClassPriors, read_labels, with_labelled
+from unbag.statistics import bag_sum
 
-__all__ = ["Calibration", "calibrate", "calibrate_log", "likeliest_temperature"]
+__all__ = [
+    "Calibration",
+    "calibrate",
+    "calibrate_log",
+    "likeliest_temperature",
+    "likeliest_temperature_by_counts",
+]
 
 _Floats = NDArray[np.float64]
 _STARTS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 256.0)  # temperatures
 _LOG_TEMPERATURE, _BIAS = 2.0, 1.0  # deviations believed in by calibrate
 _GRID = np.geomspace(0.4, 8, 40)
+_ROUNDING = 1 / 12  # variance of what is left of a number that was rounded
 _GRID_LOG_TEMPERATURE = 0.7  # the same, of likeliest_temperature
 
 
@@ -147,5 +155,51 @@ def likeliest_temperature(logits: Tensor, ratios: Tensor) -> Tensor:
         belief = (np.log(temperature) / _GRID_LOG_TEMPERATURE) ** 2 / (2 * n)
         gain = log_mixture(ratios, torch.softmax(logits / temperature, -1))
         losses.append(belief - gain.mean(-1))
+    best = torch.stack(losses).argmin(0)
+    return torch.tensor(_GRID, dtype=logits.dtype, device=logits.device)[best]
+
+
+def likeliest_temperature_by_counts(logits: Tensor, bag_index: Tensor, theta: Tensor) -> Tensor:
+    r"""Temperature at which the class counts of whole bags are likeliest, of 40 between 0.4 and 8.
+
+    .. math:: \min_T \; \frac12 \sum_{mk} \Bigl( \frac{(n_m \theta_{mk} - \mu_{mk})^2}{v_{mk}}
+        + \log v_{mk} \Bigr) + \frac{(\log T / 0.7)^2}{2}, \qquad
+        \mu_{mk} = \sum_{i \in m} q_{ik}, \quad
+        v_{mk} = \sum_{i \in m} q_{ik} (1 - q_{ik}) + \frac1{12}
+
+    with :math:`q_i = \mathrm{softmax}(\mathrm{logits}_i / T)`: counts of bags differ from what is
+    predicted by as much as the predictions say themselves. In bags of few rows that says much more
+    than :func:`likeliest_temperature`, which takes rows one by one.
+
+    Parameters
+    ----------
+    logits : Tensor of shape (..., n, K)
+        Of all rows of bags that the network was not trained on.
+    bag_index : integer Tensor of shape (..., n)
+        −1 for rows that do not count.
+    theta : Tensor of shape (..., M, K)
+
+    Returns
+    -------
+    Tensor of shape (...)
+
+    Examples
+    --------
+    >>> logits = torch.tensor([[4.0, 0.0]]).repeat(100, 1)  # sure of class 0 in every row
+    >>> bag_index, theta = torch.arange(100) // 10, torch.tensor([[0.7, 0.3]]).repeat(10, 1)
+    >>> round(likeliest_temperature_by_counts(logits, bag_index, theta).item(), 1)
+    4.0
+    """
+    n_bags = theta.shape[-2]
+    index = torch.where(bag_index < 0, n_bags, bag_index)
+    rows = bag_sum(torch.ones_like(logits[..., :1]), index, n_bags + 1)[..., :-1, :]
+    losses = []
+    for temperature in _GRID.tolist():
+        q = torch.softmax(logits / temperature, -1)
+        mean = bag_sum(q, index, n_bags + 1)[..., :-1, :]
+        variance = bag_sum(q * (1 - q), index, n_bags + 1)[..., :-1, :] + _ROUNDING
+        terms = ((rows * theta - mean).square() / variance + torch.log(variance)) / 2
+        belief = (np.log(temperature) / _GRID_LOG_TEMPERATURE) ** 2 / 2
+        losses.append((terms * (rows > 0)).sum((-2, -1)) + belief)
     best = torch.stack(losses).argmin(0)
     return torch.tensor(_GRID, dtype=logits.dtype, device=logits.device)[best]

@@ -11,7 +11,7 @@ from unbag.methods.job import Job
 from unbag.methods.single import UPRR, BagLikelihood, MatchedLikelihood
 from unbag.methods.sizes import are_pure, are_weak, choose_batching
 from unbag.methods.tables import Tables
-from unbag.models import MLP_DEFAULTS, ResNet20
+from unbag.models import IMAGE_MODELS, MLP_DEFAULTS, is_convolutional, is_normalized
 
 __all__ = ["Auto"]
 
@@ -83,10 +83,9 @@ class Auto(Method):
             return MatchedLikelihood(), "training stops early, or goes on from the last fit"
         if flat:
             return Tables(), "rows are a table, and no setting of a network was given"
-        is_residual = job.model == "resnet20" or isinstance(job.model, ResNet20)
         are_small = choose_batching(job.rows.counts) == "whole-bags"
-        if is_residual and not are_small and not are_weak(job.theta):
-            return Consistency(), "the network is a residual network, and bags differ enough"
+        if not are_small and not are_weak(job.theta) and _is_deep(job):
+            return Consistency(), "the network is convolutional, and bags differ enough"
         if n > _MOST_ROWS:
             return MatchedLikelihood(), f"bags mix classes and have {n:,} rows, over {_MOST_ROWS:,}"
         return CrossFit(), f"bags mix classes and have {n:,} rows in all"
@@ -115,3 +114,11 @@ def _asks_for_network(job: Job) -> bool:
     numbers = (job.epochs, job.batch_size, job.learning_rate, job.weight_decay)
     sizes = job.model_options.items() <= MLP_DEFAULTS.items()
     return job.model != "mlp" or not sizes or any(number is not None for number in numbers)
+
+
+def _is_deep(job: Job) -> bool:
+    """Whether the network is convolutional, with batch normalisation."""
+    if isinstance(job.model, str) and job.model not in IMAGE_MODELS:
+        return False
+    module = job.network()
+    return is_convolutional(module) and is_normalized(module)

@@ -13,8 +13,9 @@ from unbag.identity import identify
 from unbag.methods.base import Method, Trainings
 from unbag.methods.job import Job
 from unbag.methods.posterior import describe_gains, log_gains, row_ratios
-from unbag.methods.single import MatchedLikelihood
+from unbag.methods.single import CountLikelihood, MatchedLikelihood, SingleTraining
 from unbag.methods.sizes import (
+    ADAM_RATE,
     LEAST_BATCH,
     are_weak,
     kept_out_share,
@@ -34,6 +35,7 @@ __all__ = ["Consistency"]
 
 _KEPT_OUT = 0.05
 _STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 10_000, 60, 200
+_LONGER = {"fast": 0.25, "balanced": 1.0, "best": 2.0}
 _ADAM = {"learning_rate": 2e-3, "decoupled_weight_decay": 0.05}
 
 
@@ -79,7 +81,7 @@ class Consistency(Method):
         return PseudoLabels(**settings | ({"flip": flip} if self.flip is None else {}))
 
     def epochs(self, job: Job) -> int:
-        """10,000 steps, but 60 to 200 epochs."""
+        """10,000 steps, but 60 to 200 epochs; a quarter or twice as many by the effort."""
         return self._replica(replace(job, epochs=None)).epochs
 
     def fit(self, job: Job) -> Trainings:
@@ -92,26 +94,32 @@ class Consistency(Method):
         """Describe the one training: some rows are kept out, the others have pseudo-labels."""
         bags = job.rows
         n_rows = bags.n_rows
+        whole = job.keeps_bags_whole
         by_descent = (
             learns_by_descent(job.network(), n_rows, job.learning_rate)
             and self.matching is None
-            and not job.keeps_bags_whole
+            and not whole
             and not are_weak(job.theta)
         )
         matching = 0.0 if by_descent else self.matching
-        method = MatchedLikelihood() if matching is None else MatchedLikelihood(matching)
+        method: SingleTraining = (
+            MatchedLikelihood() if matching is None else MatchedLikelihood(matching)
+        )
+        if whole and self.matching is None:
+            method = CountLikelihood()
         replica = method.replica(job)
         kept_out = self._keep_out(job)
         trained = int((~kept_out).sum())
         batch = replica.batch_size
         if by_descent:
             batch = DESCENT_BATCH
-        elif not job.keeps_bags_whole:
+        elif not whole:
             batch = max(LEAST_BATCH, min(matching_batch_size(n_rows, job.theta), n_rows // 10))
         batch = job.batch_size or min(batch, trained)
         weight = job.weight
         given = {} if job.learning_rate is None else {"learning_rate": job.learning_rate}
-        optimizer: dict[str, Any] = DESCENT if by_descent else _ADAM | given
+        adam = _ADAM | ({"learning_rate": ADAM_RATE} if whole else {})
+        optimizer: dict[str, Any] = DESCENT if by_descent else adam | given
         return replace(
             replica,
             bags=bags.take(np.flatnonzero(~kept_out)),
@@ -119,10 +127,16 @@ class Consistency(Method):
             sample_weight=None if weight is None else weight[~kept_out],
             pseudo_labels=self._pseudo_labels(flip=has_mirror_images(bags.row_shape)),
             batch_size=batch,
-            epochs=job.epochs or limited_epochs(_STEPS, trained, batch, _FEW_EPOCHS, _MANY_EPOCHS),
+            epochs=job.epochs or self._usual_epochs(trained, batch, job.effort),
             annealed=True,
             **optimizer,
         )
+
+    @staticmethod
+    def _usual_epochs(n_rows: int, batch: int, effort: str) -> int:
+        longer = _LONGER[effort]
+        few, many = (max(1, round(longer * epochs)) for epochs in (_FEW_EPOCHS, _MANY_EPOCHS))
+        return limited_epochs(round(longer * _STEPS), n_rows, batch, few, many)
 
     def _keep_out(self, job: Job) -> NDArray[np.bool_]:
         """Choose the rows that are kept out: equal rows together, or whole bags."""

@@ -14,9 +14,14 @@ from unbag.identity import identify
 from unbag.methods.base import Trainings
 from unbag.methods.job import Job
 from unbag.methods.kept_out import KeptOut
-from unbag.methods.posterior import balanced_posterior, describe_gains, row_ratios
+from unbag.methods.posterior import (
+    HALF_TRUSTED_ROWS,
+    balanced_posterior,
+    describe_gains,
+    row_ratios,
+)
 from unbag.methods.regimes import find_regime
-from unbag.methods.single import UPRR, BagLikelihood, MatchedLikelihood, SingleTraining
+from unbag.methods.single import UPRR, BagLikelihood, MatchedLikelihood, Prop, SingleTraining
 from unbag.methods.sizes import (
     ADAM_RATE,
     are_pure,
@@ -35,7 +40,7 @@ from unbag.methods.soft_labels import (
     soft_epochs,
     soft_weight_decay,
 )
-from unbag.models import ResNet20
+from unbag.models import is_convolutional
 from unbag.priors import prior_shift
 from unbag.training import Augmentation, Fit, Replica
 from unbag.training.networks import is_batched
@@ -48,14 +53,14 @@ __all__ = ["AUGMENTATIONS", "STARTS", "CrossFitting"]
 
 _Floats = NDArray[np.float64]
 STARTS: dict[str, type[SingleTraining]] = {
-    kind.name: kind for kind in (MatchedLikelihood, BagLikelihood, UPRR)
+    kind.name: kind for kind in (MatchedLikelihood, BagLikelihood, UPRR, Prop)
 }
 AUGMENTATIONS = ("none", "weak", "strong")
 
 # The least steps and epochs of the start, of large bags and of bags that are kept whole.
 _STEPS, _EPOCHS, _SMALL_BAG_STEPS, _SMALL_BAG_EPOCHS = 600, 40, 2000, 10
 # Networks that are not batched are deep ones, which learn little in a few steps of large batches.
-_DEEP_BATCH, _DEEP_EPOCHS = 2500, 80
+_DEEP_BATCH, _DEEP_EPOCHS, _DEEP_SMALL_BAG_STEPS = 2500, 80, 7000
 _LABEL_STEP = 0.5  # the last network learns from the mean of old and new log-probabilities
 _KEPT_OUT = 0.1  # of the rows
 _LEAST_RECORDS = 4  # per fold; below, there are no rounds
@@ -72,12 +77,16 @@ class CrossFitting:
         self.bags = job.rows
         # All others are changes of it.
         self.replica = MatchedLikelihood().replica(job, output_prior=job.pooled_prior)
-        matching = {} if settings.matching is None else {"matching": settings.matching}
-        self.start_replica = STARTS[settings.start](**matching).replica(job)
         self.is_sequential = not is_batched(self.replica.module)
+        # From single small bags, deep networks learn nothing of the likelihood of rows for long.
+        by_shares = job.keeps_bags_whole and is_convolutional(self.replica.module)
+        self.start_name = settings.start or (Prop if by_shares else MatchedLikelihood).name
+        matching = {} if settings.matching is None else {"matching": settings.matching}
+        self.start_replica = STARTS[self.start_name](**matching).replica(job)
         self.has_hidden_layers = not self.is_sequential and len(self.replica.widths) > 1
-        is_residual = isinstance(self.replica.module, ResNet20)
+        self.is_convolutional = is_convolutional(self.replica.module)
         self.is_pure = are_pure(job.theta)
+        self.are_counted = job.bags.priors.shares_of == "rows"
         # Where bags are kept whole, counts say more than shares.
         is_weak = not job.keeps_bags_whole and are_weak(job.mixed_theta)
         self.regime = find_regime(weak_shares=is_weak, sequential=self.is_sequential)
@@ -89,15 +98,17 @@ class CrossFitting:
         self.most_rounds = 0 if self.is_pure or not self.kept_out.any() else most
         self.n_accepted = 0
         is_wide = math.prod(self.bags.row_shape) >= MIXUP_NUMBERS
-        # A small residual network learns less from mixed rows, unless labels are poor.
-        by_default = is_wide and (is_weak or not is_residual)
+        # A convolutional network learns less from mixed rows, unless labels are poor.
+        by_default = is_wide and (is_weak or not self.is_convolutional)
         self.mixup = by_default if settings.mixup is None else bool(settings.mixup)
         self.smoothing = Smoothing(
             settings.adversarial_smoothing,
             self.bags,
             applies=self.has_hidden_layers and not job.keeps_bags_whole,
         )
-        augment = settings.augment or ("weak" if is_residual else "none")
+        are_images = len(self.bags.row_shape) in (2, 3)
+        usual = "weak" if self.is_convolutional and are_images else "none"
+        augment = settings.augment or usual
         self.start_augmentation, self.soft_augmentation = self._augmentations(augment)
         self.log_eta = np.zeros((self.bags.n_rows, self.bags.priors.n_classes))
         self.final_log_eta = self.log_eta  # what the last network learns from
@@ -170,6 +181,7 @@ class CrossFitting:
         steps, least, batch = _STEPS, _EPOCHS, matching_batch_size(n, job.mixed_theta)
         if job.keeps_bags_whole:
             steps, least, batch = _SMALL_BAG_STEPS, _SMALL_BAG_EPOCHS, self.start_replica.batch_size
+            steps = _DEEP_SMALL_BAG_STEPS if self.is_convolutional else steps
         elif self.is_sequential:
             least, batch = _DEEP_EPOCHS, min(batch, _DEEP_BATCH)
         batch = min(n, job.batch_size or batch)
@@ -180,7 +192,7 @@ class CrossFitting:
             time_share=_TIME_SHARE,
             batch_size=batch,
             epochs=max(1, round(self._share_of_usual_epochs() * epochs)),
-            learning_rate=job.learning_rate or self.regime.start_rate,
+            learning_rate=job.learning_rate or self._start_rate(),
             weight_decay=self._weight_decay(self.regime.start_decay),
             annealed=True,
             augmentation=self.start_augmentation,
@@ -192,6 +204,10 @@ class CrossFitting:
         count = 1 if isinstance(job.model, nn.Module) else self.regime.start_networks
         seeds = [_seed(job.seed, number, _START_STREAM) for number in range(1, count)]
         return [first, *(replace(first, seed=s, module=job.network(s)) for s in seeds)]
+
+    def _start_rate(self) -> float:
+        by_shares = self.start_name == Prop.name
+        return ADAM_RATE if by_shares else self.regime.start_rate
 
     def _share_of_usual_epochs(self) -> float:
         if self.job.epochs is None:
@@ -236,6 +252,7 @@ class CrossFitting:
             self.job.pooled_prior,
             self.job.weight,
             balanced=self.settings.balanced,
+            half_trusted_rows=0.0 if self.are_counted else HALF_TRUSTED_ROWS,
             noisy=self.job.noisy_shares,
         )
 
@@ -258,7 +275,7 @@ class CrossFitting:
             module=module,
             seed=seed,
             sample_weight=None if weight is None else weight[rows],
-            epochs=job.epochs or soft_epochs(n),
+            epochs=job.epochs or soft_epochs(n, job.longer),
             batch_size=job.batch_size or batch,
             batching="shuffled",
             annealed=True,
@@ -322,7 +339,7 @@ class CrossFitting:
         if self.is_pure:
             return "Every bag has one class, so this is supervised learning."
         if not self.n_accepted:
-            return f"Trained on soft labels from {self.settings.start}, without rounds."
+            return f"Trained on soft labels from {self.start_name}, without rounds."
         rounds = "1 round" if self.n_accepted == 1 else f"{self.n_accepted} rounds"
         options = {"mixup": self.mixup, "adversarial smoothing": bool(self.smoothing.final_radius)}
         parts = [rounds, *(name for name, used in options.items() if used)]

@@ -48,13 +48,14 @@ class CrossFit(Method):
         The largest number of rounds. With 0, the last network learns the labels of the start.
     folds : int, optional
         Number of parts that rows are split in, at least 2.
-    start : {"matched-likelihood", "bag-likelihood", "u-prr"}
-        The method of the start.
+    start : {"matched-likelihood", "bag-likelihood", "u-prr", "prop"}, optional
+        The method of the start. The default is "matched-likelihood", but "prop" for convolutional
+        networks and small bags.
     matching : float, optional
         Weight λ of a start by ``matched-likelihood``.
     mixup : bool, optional
         Whether networks learn from mixtures of two rows. By default they do where rows have 8
-        numbers or more; residual networks only with weak shares.
+        numbers or more; convolutional networks only with weak shares.
     adversarial_smoothing : float, optional
         Distance by which rows are moved, as a share of their spread; 0 turns smoothing off. The
         default is 0.2 for MLPs on images, and 0 otherwise.
@@ -63,7 +64,7 @@ class CrossFit(Method):
     calibrated : bool
         Whether the log-probabilities of a round are divided by a temperature.
     augment : {"none", "weak", "strong"}, optional
-        Random changes of images. The default is "weak" for residual networks, else "none".
+        Random changes of images. The default is "weak" for convolutional networks, else "none".
 
     Examples
     --------
@@ -76,7 +77,7 @@ class CrossFit(Method):
     takes_labels = True
     rounds: int | None = None
     folds: int | None = None
-    start: str = "matched-likelihood"
+    start: str | None = None
     matching: float | None = None
     mixup: bool | None = None
     adversarial_smoothing: float | None = None
@@ -91,8 +92,9 @@ class CrossFit(Method):
             check_number("rounds", self.rounds, low=0, integer=True)
         if self.adversarial_smoothing is not None:
             check_number("adversarial_smoothing", self.adversarial_smoothing, low=0)
-        check_choice("start", self.start, STARTS)
-        if self.matching is not None and self.start != MatchedLikelihood.name:
+        if self.start is not None:
+            check_choice("start", self.start, STARTS)
+        if self.matching is not None and self.start not in (None, MatchedLikelihood.name):
             raise invalid("matching", f"left out with start={self.start!r}", self.matching)
         if self.augment is not None:
             check_choice("augment", self.augment, AUGMENTATIONS)
@@ -111,7 +113,7 @@ class CrossFit(Method):
 
     def epochs(self, job: Job) -> int:
         """Epochs on soft labels; the start is shortened when a job has fewer."""
-        return soft_epochs(job.rows.n_rows)
+        return soft_epochs(job.rows.n_rows, job.longer)
 
     def fit(self, job: Job) -> Trainings:
         """Yield the start, the rounds, and the last network."""

@@ -14,6 +14,7 @@ from unbag.methods.base import Method
 from unbag.methods.labelled_rows import with_labels
 from unbag.methods.noisy_shares import NoisyShares
 from unbag.methods.sizes import (
+    EFFORTS,
     choose_batching,
     default_batch_size,
     default_epochs,
@@ -31,6 +32,9 @@ from unbag.validation import as_float_array, check_choice, check_number, invalid
 __all__ = ["Job"]
 
 _WEIGHT_DECAY = 1e-5
+_DEEP = 5  # layers of an MLP that is trained for longer
+_LONGER_ON_CPU = {"fast": 1.0, "balanced": 1.0, "best": 10 / 3}
+_LONGER = {"fast": 1.0, "balanced": 10 / 3, "best": 20 / 3}
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +61,14 @@ class Job:
         In Adam's L2 form. If it is left out, it is 1e-5, and more where MLPs learn soft labels or
         start crossfit from weak shares.
     batch_size, epochs : int, optional
+    backbone_rate : float
+        Factor of the learning rate for all weights but those of the last layer.
     batching : {"auto", "stratified", "shuffled", "whole-bags"}
         How batches are drawn; "auto" keeps small bags whole.
+    effort : {"fast", "balanced", "best"}
+        How long to train where ``epochs`` is left out, and how deep an MLP is where its depth is.
+    accelerated : bool
+        Whether training has a GPU, where "balanced" takes more steps than on the CPU.
     seed : int
         Seed of initial weights, batches and dropout.
     sample_weight : array of shape (n,), optional
@@ -84,7 +94,10 @@ class Job:
     weight_decay: float | None = None
     batch_size: int | None = None
     epochs: int | None = None
+    backbone_rate: float = 1.0
     batching: str = "auto"
+    effort: str = "balanced"
+    accelerated: bool = False
     seed: int = 0
     sample_weight: NDArray[np.float64] | None = None
     labels: NDArray[np.int64] | None = None
@@ -96,6 +109,7 @@ class Job:
         """Refuse settings that are wrong for every method."""
         check_number("seed", self.seed, low=0, high=2**63 - 1, integer=True)
         check_choice("batching", self.batching, ("auto", *BATCHINGS))
+        check_choice("effort", self.effort, EFFORTS)
         if self.held_out is not None:
             known, given = self.rows.priors.classes, self.held_out.priors.classes
             if list(known) != list(given):
@@ -184,13 +198,21 @@ class Job:
             return whole_bag_batch_size(self.rows.counts)
         return default_batch_size(self.rows.n_rows)
 
+    @property
+    def longer(self) -> float:
+        """How many times as long as on the CPU networks learn soft labels."""
+        return (_LONGER if self.accelerated else _LONGER_ON_CPU)[self.effort]
+
     # --------------------------------------------------------------------- what methods are made of
 
     def network(self, seed: int | None = None) -> nn.Module:
         """Build the network with initial weights from a seed, by default the job's."""
         seed = self.seed if seed is None else seed
         shape, k = self.rows.row_shape, self.rows.priors.n_classes
-        return build_model(self.model, shape, k, seed, **self.model_options)
+        options = self.model_options
+        if self.model == "mlp" and self.longer > 1:
+            options = {"depth": _DEEP} | options
+        return build_model(self.model, shape, k, seed, **options)
 
     def objective(self, kind: type[Objective], **settings: Any) -> Objective:
         """Build an objective for the bags; π and the sizes of bags are passed if it takes them."""
@@ -200,6 +222,10 @@ class Job:
             data["test_prior"] = self.target_prior
         if "bag_shares" in parameters:
             data["bag_shares"] = self.bag_evidence / self.bag_evidence.sum()
+        if "bag_counts" in parameters:
+            data["bag_counts"] = self.rows.counts
+        if "excess" in parameters and self.noisy_shares is not None:
+            data["excess"] = self.noisy_shares.excess
         if "trust" in parameters and self.noisy_shares is not None:
             data["trust"] = 1 / (1 + self.noisy_shares.excess)
         return kind(self.rows.priors, **(data | settings))
@@ -225,6 +251,7 @@ class Job:
                 else self.learning_rate
             ),
             "weight_decay": _WEIGHT_DECAY if self.weight_decay is None else self.weight_decay,
+            "backbone_rate": self.backbone_rate,
             "batching": self.batches,
             "sample_weight": self.weight,
             "risk_weights": (

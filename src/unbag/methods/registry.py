@@ -29,6 +29,7 @@ _BUILT_IN: tuple[type[Method], ...] = (
     single.UPRR,
     single.BagLikelihood,
     single.MatchedLikelihood,
+    single.CountLikelihood,
     CrossFit,
     Consistency,
     Tables,

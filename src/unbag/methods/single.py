@@ -13,6 +13,7 @@ __all__ = [
     "UPRR",
     "BagLikelihood",
     "Biased",
+    "CountLikelihood",
     "MatchedLikelihood",
     "Prop",
     "PropCR",
@@ -188,3 +189,15 @@ class MatchedLikelihood(SingleTraining):
             "output_prior": job.evidence_prior,
         }
         return super().replica(job, **(settings | changes))
+
+
+@dataclass(frozen=True)
+class CountLikelihood(SingleTraining):
+    """Likelihood of the number of rows of each class in every bag."""
+
+    name = "count-likelihood"
+    summary = "likelihood of the class counts of small bags"
+
+    def replica(self, job: Job, **changes: Any) -> Replica:
+        """Describe the one training."""
+        return super().replica(job, **({"output_prior": job.evidence_prior} | changes))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "ADAM_RATE",
+    "EFFORTS",
     "LEAST_BATCH",
     "are_pure",
     "are_weak",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 _Floats = NDArray[np.float64]
+EFFORTS = ("fast", "balanced", "best")
 ADAM_RATE = 1e-3  # that Adam is mostly used with
 LEAST_BATCH, _MANY_ROWS = 512, 2048  # zero-one partial risks of fewer rows say little
 _STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 1000, 20, 100

@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from unbag.methods.sizes import LEAST_BATCH, limited_epochs
-from unbag.models import ResNet20
+from unbag.models import is_convolutional, is_normalized
 
 __all__ = [
     "DESCENT",
@@ -36,10 +36,11 @@ _COLOURS = 3
 def learns_by_descent(module: nn.Module, n_rows: int, learning_rate: float | None) -> bool:
     """Whether a network learns labels by gradient descent with momentum, and not by Adam.
 
-    Residual networks reach smaller errors then. In few steps, as on small datasets, they learn
-    nothing.
+    Convolutional networks with batch normalisation reach smaller errors then. In few steps, as on
+    small datasets, they learn nothing; without normalisation, large steps do harm.
     """
-    return isinstance(module, ResNet20) and learning_rate is None and n_rows >= _DESCENT_ROWS
+    is_steady = is_convolutional(module) and is_normalized(module)
+    return is_steady and learning_rate is None and n_rows >= _DESCENT_ROWS
 
 
 def has_mirror_images(row_shape: tuple[int, ...]) -> bool:
@@ -69,17 +70,17 @@ def soft_batch_size(n_rows: int, n_trained: int) -> int:
     return max(1, n_trained // max(1, round(n_trained / _SMALLEST_BATCH)))
 
 
-def soft_epochs(n_rows: int) -> int:
-    """Epochs on soft labels: 1,400 steps, but 12 to 150 epochs.
+def soft_epochs(n_rows: int, longer: float = 1.0) -> int:
+    """Epochs on soft labels: 1,400 steps, but 12 to 150 epochs; or ``longer`` times as many.
 
     Examples
     --------
-    >>> soft_epochs(1000), soft_epochs(7_480), soft_epochs(60_000)
-    (140, 100, 12)
+    >>> soft_epochs(1000), soft_epochs(7_480), soft_epochs(60_000), soft_epochs(60_000, 10 / 3)
+    (140, 100, 12, 40)
     """
-    return limited_epochs(
-        _STEPS, n_rows, soft_batch_size(n_rows, n_rows), _FEW_EPOCHS, _MANY_EPOCHS
-    )
+    least, most = (round(longer * epochs) for epochs in (_FEW_EPOCHS, _MANY_EPOCHS))
+    batch = soft_batch_size(n_rows, n_rows)
+    return limited_epochs(round(longer * _STEPS), n_rows, batch, least, most)
 
 
 def soft_weight_decay(n_rows: int) -> float:

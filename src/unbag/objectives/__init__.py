@@ -15,6 +15,7 @@ from unbag.objectives.base import Objective, RiskObjective
 from unbag.objectives.biased import Biased
 from unbag.objectives.consistency import ProportionConsistency
 from unbag.objectives.corrected import Corrected
+from unbag.objectives.counts import CountLikelihood
 from unbag.objectives.flooded import Flooded
 from unbag.objectives.losses import (
     GeneralizedCrossEntropy,
@@ -32,6 +33,7 @@ __all__ = [
     "BagLikelihood",
     "Biased",
     "Corrected",
+    "CountLikelihood",
     "Flooded",
     "GeneralizedCrossEntropy",
     "MatchedLikelihood",
@@ -58,6 +60,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "u-prr": PartialRiskRegularized,
     "bag-likelihood": BagLikelihood,
     "matched-likelihood": MatchedLikelihood,
+    "count-likelihood": CountLikelihood,
 }
 
 

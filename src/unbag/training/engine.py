@@ -5,20 +5,22 @@ compiled where training is long; on the CPU the same lines run as they stand.
 """
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from unbag.deadline import Deadline
+from unbag.exceptions import SlowTrainingWarning
 from unbag.processes import Processes
 from unbag.progress import TrainingProgress
 from unbag.training.batches import BATCHINGS
 from unbag.training.checkpoint import Checkpoint
-from unbag.training.fit import Fit, describe_end
+from unbag.training.finishing import finish
+from unbag.training.fit import Fit
 from unbag.training.history import History
 from unbag.training.losses import objective_kind
 from unbag.training.networks import stack_modules
@@ -26,7 +28,7 @@ from unbag.training.optimizers import OPTIMIZERS
 from unbag.training.part import part_of
 from unbag.training.pseudo_labels import loss_class
 from unbag.training.randomness import seed_keys
-from unbag.training.recording import compiled, record
+from unbag.training.recording import as_it_stands, compiled, record
 from unbag.training.replica import Replica
 from unbag.training.rows import Rows, ScoredStack
 
@@ -79,7 +81,8 @@ class Stack:
         self.processes = processes or Processes()
         self.part = part_of(self.processes, first.rows_per_batch, device)
         modules = [r.module for r in self.replicas]
-        self.network = stack_modules(modules, device, self.dtype, compute, self.part)
+        row_shape = first.bags.row_shape
+        self.network = stack_modules(modules, device, self.dtype, compute, row_shape, self.part)
         self.keys = seed_keys([r.seed for r in self.replicas], device)
         self.n_bags = max(r.bags.priors.n_bags for r in self.replicas)
         self.rows = Rows(self.replicas, device, self.dtype)
@@ -94,7 +97,7 @@ class Stack:
         self._update: Callable[..., Any] = self._take_step
         self._score: Callable[..., Tensor] = self._sum_errors
         self._graph: torch.cuda.CUDAGraph | None = None
-        if device.type == "cuda" and self.network.capturable and self.part.is_whole:
+        if device.type == "cuda" and not self.network.draws_numbers and self.part.is_whole:
             self._record()
 
     def _place_state(self) -> None:
@@ -107,6 +110,7 @@ class Stack:
                 weights[r, : len(replica.risk_weights)] = replica.risk_weights
         self.risk_weights = self._tensor(weights)
         self.learning_rate = self._tensor([r.learning_rate for r in self.replicas])[:, None]
+        self.rate_factors = self.network.rate_factors([r.backbone_rate for r in self.replicas])
         self.weight_decay = self._tensor([r.weight_decay for r in self.replicas])[:, None]
         self._change = OPTIMIZERS[self.replicas[0].optimizer]
         decay = [r.decoupled_weight_decay for r in self.replicas]
@@ -197,9 +201,7 @@ class Stack:
             with torch.no_grad():
                 self.model.weights.copy_(self.state["best_weights"])
                 self.model.buffers.copy_(self.state["best_buffers"])
-        logits = self._predict()
-        fits = [self._fit(r, logits[r]) for r in range(len(self.replicas))]
-        return [fit for _, fit in sorted(zip(self.order, fits, strict=True))]
+        return [fit for _, fit in sorted(zip(self.order, finish(self), strict=True))]
 
     def run_epoch(self, epoch: int) -> None:
         """Take every batch of an epoch once, then write the history."""
@@ -246,7 +248,7 @@ class Stack:
         # below leaves their weights alone.
         active = state["active"][:, None]
         gradient.masked_fill_(~active, 0)
-        rate = self._rate(step) * active
+        rate = self._rate(step) * active * self.rate_factors
         if self.decoupled_weight_decay is not None:
             weights.mul_(1 - rate * self.decoupled_weight_decay)
         weights.sub_(self._change(state, gradient, rate, step))
@@ -324,42 +326,6 @@ class Stack:
         predicted = (logits + self.rows.logit_shift).argmax(-1)
         return ScoredStack.sum_errors(predicted, group, table)
 
-    @torch.no_grad()
-    def _predict(self) -> list[NDArray[np.float64] | None]:
-        """Logits of the rows that every replica is to predict."""
-        if self.rows.predicted is None:
-            return [None] * len(self.replicas)
-        sizes = [r.predicted.n_rows for r in self.replicas if r.predicted is not None]
-        joined = self.loss.predict(self.rows.predicted, "cpu").double().numpy()
-        return [logits[:size].copy() for logits, size in zip(joined, sizes, strict=True)]
-
-    def _fit(self, r: int, logits: NDArray[np.float64] | None) -> Fit:
-        n_epochs = self.ended[r] or self.history.n_epochs
-        diverged = not bool(self.state["finite"][r])
-        replica = self.replicas[r]
-        history = self.history.of(r, n_epochs, replica.bags.priors.n_bags)
-        by_risk = replica.stop_when_negative and history["empirical_risk"][-1] < 0
-        reason = describe_end(
-            n_epochs,
-            diverged=diverged,
-            timed_out=self.timed_out[r],
-            by_risk=bool(self.ended[r]) and by_risk,
-            patience=replica.patience if self.ended[r] else None,
-        )
-        best = None if self.patience is None else int(self.state["best_epoch"][r])
-        return Fit(
-            self.model.extract(r),
-            history,
-            n_epochs,
-            reason,
-            diverged,
-            best_epoch=best,
-            logits=logits,
-            pooled_prior=replica.pooled_prior,
-            test_prior=replica.test_prior,
-            output_prior=replica.output_prior,
-        )
-
     # ------------------------------------------------------------------- checkpoint and resume
 
     def _save(self, checkpoint: Checkpoint, epoch: int) -> None:
@@ -384,12 +350,27 @@ class Stack:
     # ------------------------------------------------------------------------------------ CUDA
 
     def _record(self) -> None:
-        """Record the step as one CUDA graph, leaving the state as it was."""
-        if self._is_long():
-            self.loss.compile()
-            self._update = compiled(self._take_step)
-            self._score = compiled(self._sum_errors)
-        self._graph = record(self._step, [*self.state.values(), *self.sums.values()])
+        """Record the step as one CUDA graph, leaving the state as it was.
+
+        A module of the user's may do what cannot be compiled, or not be recorded; then its step
+        runs as it stands.
+        """
+        kept = [*self.state.values(), *self.sums.values()]
+        problem: Exception | None = None
+        for wrap in (compiled, as_it_stands) if self._is_long() else (as_it_stands,):
+            self.loss.compile(wrap)
+            self._update, self._score = wrap(self._take_step), wrap(self._sum_errors)
+            try:
+                self._graph = record(self._step, kept)
+            except Exception as error:
+                if self.network.is_known:
+                    raise
+                problem = error
+            else:
+                return
+        why = str(problem).partition("\n")[0]
+        message = f"Training is slower, since a step cannot be recorded as a CUDA graph: {why}"
+        warnings.warn(message, SlowTrainingWarning, stacklevel=2)
 
     def _is_long(self) -> bool:
         """Whether training reads and writes enough numbers that fused kernels pay."""

@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from unbag.evaluation import Calibration
-from unbag.exceptions import TrainingDivergedError
+from unbag.exceptions import NothingLearnedError, TrainingDivergedError
 
 __all__ = ["Fit", "describe_end"]
+
+_LEAST_INFORMATION = 1e-6  # nats; a network that says the same of all rows has less
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +39,9 @@ class Fit:
         Time of its stack, start-up included, divided by the models in it.
     logits : array of shape (n, K) or None
         Logits of the rows that were to be predicted.
+    information : float
+        How much the probabilities of some training rows differ from their mean, as the mean
+        divergence in nats; not a number for models that are no networks.
     best_epoch : int or None
         The epoch whose weights were kept, with early stopping. None means the last.
     pooled_prior, test_prior, output_prior : arrays of shape (K,) or None
@@ -60,6 +65,7 @@ class Fit:
     seconds: float = math.nan
     best_epoch: int | None = None
     logits: NDArray[np.float64] | None = field(default=None, repr=False)
+    information: float = math.nan
     pooled_prior: NDArray[np.float64] | None = None
     test_prior: NDArray[np.float64] | None = None
     output_prior: NDArray[np.float64] | None = None
@@ -68,9 +74,19 @@ class Fit:
     settings: dict[str, Any] = field(default_factory=dict)
     training_settings: dict[str, Any] = field(default_factory=dict)
 
-    def raise_if_diverged(self) -> None:
-        """Raise an error that names the epoch and the likely cause."""
+    def raise_if_failed(self, *, may_be_constant: bool = False) -> None:
+        """Raise an error with the likely cause if training diverged, or nothing was learned.
+
+        With labels, ``may_be_constant``, the same probabilities for all rows may be the best.
+        """
         if not self.diverged:
+            if not may_be_constant and self.information < _LEAST_INFORMATION:
+                raise NothingLearnedError(
+                    f"Nothing was learned: the network gives all rows the same probabilities. "
+                    f"{self.stop_reason} Bags whose shares differ more, more bags, more epochs "
+                    "(effort='best') or a lower learning_rate may help; method='tables' gives the "
+                    "most frequent class where rows tell nothing."
+                )
             return
         message = f"Training failed. {self.stop_reason} "
         risk = self.history["empirical_risk"]
@@ -87,23 +103,16 @@ class Fit:
         raise TrainingDivergedError(message)
 
 
-def describe_end(
-    n_epochs: int, *, diverged: bool, timed_out: bool, by_risk: bool, patience: int | None
-) -> str:
-    """Say in a sentence why a training ended; the patience is that of one that ran out of it.
+def describe_end(n_epochs: int, why: str | None, *, diverged: bool) -> str:
+    """Say why training ended; ``why`` is what ended it before its last epoch.
 
     Examples
     --------
-    >>> describe_end(3, diverged=False, timed_out=False, by_risk=False, patience=None)
-    'All 3 epochs were run.'
+    >>> describe_end(3, "the time was up", diverged=False)
+    'Stopped after 3 epochs: the time was up.'
     """
-    epochs = "1 epoch" if n_epochs == 1 else f"{n_epochs} epochs"
     if diverged:
         return f"The objective or its gradient was not finite in epoch {n_epochs}."
-    if timed_out:
-        return f"Stopped after {epochs}: the time was up."
-    if by_risk:
-        return f"Stopped after {epochs}: the mean empirical risk was negative."
-    if patience is not None:
-        return f"Stopped after {epochs}: the label-free error no longer fell (patience {patience})."
+    if why is not None:
+        return f"Stopped after {'1 epoch' if n_epochs == 1 else f'{n_epochs} epochs'}: {why}."
     return "Its one epoch was run." if n_epochs == 1 else f"All {n_epochs} epochs were run."

@@ -19,7 +19,7 @@ from unbag.training.augmentation import augment
 from unbag.training.batches import Batches
 from unbag.training.networks import StackedNetwork
 from unbag.training.randomness import derive, uniform
-from unbag.training.recording import compiled
+from unbag.training.recording import as_it_stands
 from unbag.training.replica import Replica
 from unbag.training.rows import CHUNK, Rows
 
@@ -84,7 +84,7 @@ class BatchLoss:
         self.augmentation = replicas[0].augmentation
         self.state: dict[str, Tensor] = {}
         self.objectives = self._stack(replicas)
-        self._evaluate: Callable[..., Values] = self.evaluate
+        self.compile(as_it_stands)
 
     def _stack(self, replicas: Sequence[Replica]) -> list[tuple[slice, Objective]]:
         groups: dict[str, list[int]] = {}
@@ -118,9 +118,9 @@ class BatchLoss:
             logits[:, number * CHUNK :][:, : x.shape[1]] = predicted
         return self.part.add(logits)
 
-    def compile(self) -> None:
-        """Compile for CUDA."""
-        self._evaluate = compiled(self.evaluate)
+    def compile(self, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        """Compile for CUDA by ``wrap``, or, if it returns what it is given, undo that."""
+        self._evaluate: Callable[..., Values] = wrap(self.evaluate)
 
     def evaluate(self, positions: Tensor) -> Values:
         """Forward pass and objectives."""
@@ -157,21 +157,20 @@ class AdversarialLoss(BatchLoss):
         # The largest weight of the term, and lengths of the probing step and the perturbation.
         self.consistency, self.probe, self.radius = self._strengths(replicas)
         self.weight = torch.zeros(len(self.keys), device=self.keys.device)
-        self._start: Callable[..., tuple[Tensor, Tensor]] = self._forward_batch
-        self._end: Callable[..., Values] = self._add_divergence
-        self._direction: Callable[..., Tensor] = self._random_direction
-        self._probe: Callable[..., Tensor] = self._divergence_at
-        self._scale: Callable[..., Tensor] = self._scaled
+        self.compile(as_it_stands)
 
     def begin_epoch(self, progress: float) -> None:
         """Set the weight of the consistency term."""
         ramp = consistency_weight(progress, maximum=1.0)
         self.weight.copy_(ramp * self.consistency)
 
-    def compile(self) -> None:
-        """Compile for CUDA."""
-        for name in ("_start", "_end", "_direction", "_probe", "_scale"):
-            setattr(self, name, compiled(getattr(self, name)))
+    def compile(self, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        """Compile for CUDA by ``wrap``, or, if it returns what it is given, undo that."""
+        self._start = wrap(self._forward_batch)
+        self._end: Callable[..., Values] = wrap(self._add_divergence)
+        self._direction = wrap(self._random_direction)
+        self._probe = wrap(self._divergence_at)
+        self._scale = wrap(self._scaled)
 
     def __call__(self, positions: Tensor) -> Values:
         """Losses of a batch, and its partial risks and presence, without gradient."""

@@ -13,7 +13,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from unbag.models import MLP, ResNet20
+from unbag.models import MLP, draws_numbers, switch, weights_of_last_layer
 from unbag.training.normalisation import EPS, rectify_and_normalize, share_layers
 from unbag.training.part import ALL_ROWS, Part
 from unbag.training.randomness import derive, uniform
@@ -44,8 +44,13 @@ class StackedNetwork:
         Buffers that are no floating-point numbers, such as counts of batches.
     compute : torch.dtype
         Of matrix products and convolutions.
-    capturable : bool
-        Whether a step can be recorded as a CUDA graph.
+    n_output : int
+        Weights of the last layer, which are the last columns.
+    draws_numbers : bool
+        Whether a pass in training draws random numbers from torch's generator. Such a step cannot
+        be recorded as a CUDA graph.
+    is_known : bool
+        Whether the modules are unbag's, not the user's.
     part : Part
         The rows of every batch that this process has.
     """
@@ -57,7 +62,9 @@ class StackedNetwork:
     places: list[Tensor]
     counters: dict[str, Tensor]
     compute: torch.dtype
-    capturable = True
+    n_output: int
+    draws_numbers = False
+    is_known = True
     part: Part
 
     def forward(
@@ -65,6 +72,15 @@ class StackedNetwork:
     ) -> Tensor:
         """Logits (R, n, K); in training, running statistics follow unless ``track`` is off."""
         raise NotImplementedError
+
+    def rate_factors(self, backbone_rates: Sequence[float]) -> Tensor:
+        """Factors of the learning rate of every weight, (R, P): 1 for those of the last layer."""
+        rates = torch.tensor(backbone_rates, dtype=self.weights.dtype, device=self.weights.device)
+        if all(rate == 1 for rate in backbone_rates):
+            return rates[:, None]  # the same for all weights
+        factors = rates[:, None].repeat(1, self.weights.shape[1])
+        factors[:, self.weights.shape[1] - self.n_output :] = 1
+        return factors
 
     def join(self, gradients: Sequence[Tensor]) -> Tensor:
         """Join the gradients of ``parameters`` to one matrix like ``weights``."""
@@ -127,6 +143,7 @@ class StackedMLP(StackedNetwork):
             if layer < self.hidden:
                 shapes += [(1, b), (1, b)]
         lengths = [math.prod(shape) for shape in shapes]
+        self.n_output = sum(lengths[-2:])
         self.weights = torch.zeros(self.n_replicas, sum(lengths), device=device, dtype=dtype)
         self.gradient = torch.zeros_like(self.weights)
         self.parameters, self.places = (
@@ -227,6 +244,8 @@ class StackedModules(StackedNetwork):
         Of the weights.
     compute : torch.dtype
         Of the matrix products and convolutions.
+    row_shape : tuple of int
+        Shape of one row.
     part : Part, optional
     """
 
@@ -236,14 +255,17 @@ class StackedModules(StackedNetwork):
         device: torch.device,
         dtype: torch.dtype,
         compute: torch.dtype,
+        row_shape: tuple[int, ...],
         part: Part = ALL_ROWS,
     ) -> None:
         self.originals = list(modules)
         self.part = part
         self.compute = compute
-        # Randomness inside a module of the user's comes from torch's generator, which is set from
-        # the replica's key before each pass; that cannot be recorded in a CUDA graph.
-        self.capturable = all(type(m) is ResNet20 for m in modules)
+        # Randomness inside a module comes from torch's generator, which is set from the replica's
+        # key before each pass.
+        self.draws_numbers = draws_numbers(modules[0], row_shape)
+        self.is_known = type(modules[0]).__module__.startswith("unbag.")
+        self.n_output = weights_of_last_layer(modules[0])
         self.modules = [copy.deepcopy(m).to(device, dtype) for m in modules]
         for module in self.modules:
             share_layers(module, part)
@@ -283,7 +305,7 @@ class StackedModules(StackedNetwork):
     ) -> Tensor:
         """Logits (R, n, K) of rows (R, n, ...)."""
         logits = [
-            self._run(module.train(training), rows, derive(keys[r : r + 1], step), track)
+            self._run(switch(module, training), rows, derive(keys[r : r + 1], step), track)
             for r, (module, rows) in enumerate(zip(self.modules, x.unbind(0), strict=True))
         ]
         return torch.stack(logits).to(self.weights.dtype)
@@ -295,7 +317,7 @@ class StackedModules(StackedNetwork):
         if device.type == "cuda" and rows.ndim == 4:
             rows = rows.contiguous(memory_format=torch.channels_last)
         with torch.autocast(device.type, torch.bfloat16, enabled=self.compute == torch.bfloat16):
-            if self.capturable or not module.training:
+            if not (self.draws_numbers and module.training):
                 return cast(Tensor, torch.func.functional_call(module, buffers, (rows,)))
             with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
                 torch.manual_seed(int(key))
@@ -326,6 +348,7 @@ def stack_modules(
     device: torch.device,
     dtype: torch.dtype,
     compute: torch.dtype,
+    row_shape: tuple[int, ...],
     part: Part = ALL_ROWS,
 ) -> StackedNetwork:
     """Stack modules of one architecture in the form that trains them fastest."""
@@ -334,7 +357,7 @@ def stack_modules(
         modules = [copy.deepcopy(module).double() for module in modules]
     if all(map(is_batched, modules)):
         return StackedMLP(cast(list[MLP], modules), device, dtype, compute, part)
-    return StackedModules(modules, device, dtype, compute, part)
+    return StackedModules(modules, device, dtype, compute, row_shape, part)
 
 
 def is_batched(module: nn.Module) -> bool:

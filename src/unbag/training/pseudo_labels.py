@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.evaluation import likeliest_temperature
-from unbag.objectives import BagLikelihood
-from unbag.statistics import bag_sum
+from unbag.evaluation import likeliest_temperature, likeliest_temperature_by_counts
+from unbag.statistics import bag_sum, present_bags, take_bags
 from unbag.training.augmentation import augment
 from unbag.training.losses import (
     AdversarialLoss,
@@ -19,6 +18,7 @@ from unbag.training.losses import (
     Values,
 )
 from unbag.training.networks import stack_modules
+from unbag.training.part import ALL_ROWS, Part
 from unbag.training.randomness import derive
 from unbag.training.replica import PseudoLabels, Replica
 
@@ -30,6 +30,7 @@ _GAIN_RATE = 0.05  # of the factors that balance a bag, for a batch
 _FLOOR = 0.1  # over K, as in matched-likelihood
 _LARGEST_GAIN = np.log(100.0)
 _SMALLEST = 1e-30
+_FITTING_STEPS, _LARGEST_LOG = 15, 40.0  # of shares of whole bags
 _NEVER = 2.0  # a confidence that no row has
 
 
@@ -43,9 +44,11 @@ class PseudoLabelLoss(BatchLoss):
     - The teacher, whose weights are a moving average of the network's, sees the weak rows. Its
       probabilities at temperature T, times θ_mk / p_k and a factor of bag and class, give q.
     - The factors follow the batches such that the mean of q over a bag stays at the bag's shares.
+      Where batches hold whole bags, they are found in every batch, so that it is at the shares.
     - T and τ are set before every epoch from rows that are kept out of training: T makes their
-      bags likeliest, and τ is the smallest confidence at which the mean of the confidences above
-      it, which are calibrated by then, is the wanted purity.
+      bags likeliest, or, of whole bags, their class counts; and τ is the smallest confidence at
+      which the mean of the confidences above it, which are calibrated by then, is the wanted
+      purity.
 
     Parameters
     ----------
@@ -62,12 +65,14 @@ class PseudoLabelLoss(BatchLoss):
         shape = (len(replicas), self.batches.n_bags, replicas[0].bags.priors.n_classes)
         theta, ratios = np.zeros(shape), np.ones(shape)
         for r, replica in enumerate(replicas):
-            assert isinstance(replica.objective, BagLikelihood)
-            m = replica.bags.priors.n_bags
+            bags, m = replica.bags, replica.bags.priors.n_bags
+            prior = replica.output_prior
+            prior = bags.priors.pooled(bags.counts) if prior is None else prior
             theta[r, :m] = replica.bags.priors.values
-            ratios[r, :m] = np.exp(replica.objective.log_ratios.cpu().numpy())
+            ratios[r, :m] = theta[r, :m] / np.where(prior > 0, prior, 1)
         self.theta = torch.tensor(theta, dtype=self.rows.dtype, device=device)
         self.ratios = torch.tensor(ratios, dtype=self.rows.dtype, device=device)
+        self.whole_bags = replicas[0].batching == "whole-bags"
         self.kept_out = self._place_kept_out(replicas, device)
         self.gain = torch.zeros_like(self.theta)  # logarithms
         self.temperature = torch.ones(len(replicas), dtype=self.rows.dtype, device=device)
@@ -76,7 +81,9 @@ class PseudoLabelLoss(BatchLoss):
         if options.teacher:
             modules = [replica.module for replica in replicas]
             dtype = network.weights.dtype
-            self.model = stack_modules(modules, device, dtype, network.compute, self.part)
+            row_shape = replicas[0].bags.row_shape
+            compute = network.compute
+            self.model = stack_modules(modules, device, dtype, compute, row_shape, self.part)
             self.state["teacher.weights"] = self.model.weights
             self.state["teacher.buffers"] = self.model.buffers
 
@@ -119,7 +126,9 @@ class PseudoLabelLoss(BatchLoss):
             logits = logits.detach()
         index = self.rows.bag_index.gather(1, positions)
         q = self._posterior(logits, index)
-        if self.options.balanced:
+        if self.options.balanced and self.whole_bags:
+            q = self._balance_whole(q, index, self.part)
+        elif self.options.balanced:
             weight = None if self.rows.weight is None else self.rows.weight.gather(1, positions)
             self._balance(q, index, weight)
         confidence, label = q.max(-1, keepdim=True)
@@ -137,6 +146,29 @@ class PseudoLabelLoss(BatchLoss):
         gap = (self.theta - mean) / (self.theta + _FLOOR / self.theta.shape[-1])
         step = torch.where(rows > 0, _GAIN_RATE * gap, 0.0)
         self.gain.copy_((self.gain + step).clamp(-_LARGEST_GAIN, _LARGEST_GAIN))
+
+    def _balance_whole(self, q: Tensor, bag_index: Tensor, part: Part) -> Tensor:
+        """Posterior (R, n, K) whose mean over the rows of every bag is at its shares.
+
+        Rows of no bag, −1, are taken for those of one more.
+        """
+        table = torch.cat([self.theta, self.theta.mean(1, keepdim=True)], 1)
+        last = table.shape[1] - 1
+        place, theta = torch.where(bag_index < 0, last, bag_index), table
+        if part.is_whole:  # else processes have other bags
+            bags, place = present_bags(place, last + 1)
+            theta = take_bags(table, bags)
+        n_bags = theta.shape[1]
+        rows = part.sum(bag_sum(torch.ones_like(q[..., :1]), place, n_bags)).clamp_min(1)
+        log_q = torch.log(q.clamp_min(_SMALLEST))
+        gain = torch.zeros_like(theta)
+        of_rows = place[..., None].expand(q.shape)
+        for _ in range(_FITTING_STEPS):
+            mean = part.sum(bag_sum(q, place, n_bags)) / rows
+            step = torch.log(theta.clamp_min(_SMALLEST)) - torch.log(mean.clamp_min(_SMALLEST))
+            gain = (gain + step).clamp(-_LARGEST_LOG, _LARGEST_LOG)
+            q = torch.softmax(log_q + gain.gather(1, of_rows), -1)
+        return q
 
     def _posterior(self, logits: Tensor, bag_index: Tensor) -> Tensor:
         """Posterior of rows given their bags, balanced: (R, n, K)."""
@@ -165,13 +197,21 @@ class PseudoLabelLoss(BatchLoss):
         """Set temperature and threshold from the rows that are kept out."""
         assert self.rows.predicted is not None
         logits, has_bag = self.predict(self.rows.predicted, self.keys.device), self.kept_out >= 0
-        index = self.kept_out.clamp_min(0)[..., None].expand(logits.shape)
-        ratios = torch.where(has_bag[..., None], self.ratios.gather(1, index), 1.0)
-        self.temperature.copy_(likeliest_temperature(logits, ratios))
+        if self.whole_bags:
+            temperature = likeliest_temperature_by_counts(logits, self.kept_out, self.theta)
+            self.temperature.copy_(temperature)
+        else:
+            index = self.kept_out.clamp_min(0)[..., None].expand(logits.shape)
+            ratios = self.ratios.gather(1, index)
+            ratios = torch.where(has_bag[..., None], ratios, 1.0)
+            self.temperature.copy_(likeliest_temperature(logits, ratios))
         if self.options.threshold is not None:
             self.threshold.fill_(self.options.threshold)
             return
-        confidence = self._posterior(logits, self.kept_out).amax(-1) * has_bag
+        q = self._posterior(logits, self.kept_out)
+        if self.options.balanced and self.whole_bags:
+            q = self._balance_whole(q, self.kept_out, ALL_ROWS)  # which every process has
+        confidence = q.amax(-1) * has_bag
         self.threshold.copy_(lowest_pure(confidence, self.options.purity))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["compiled", "record"]
+__all__ = ["as_it_stands", "compiled", "record"]
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,6 +24,11 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def as_it_stands(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile nothing."""
+    return function
+
+
 def record(step: Callable[[], None], kept: Sequence[Tensor]) -> torch.cuda.CUDAGraph:
     """Record a step as a CUDA graph; tensors that it changes get their values back.
 
@@ -35,17 +40,19 @@ def record(step: Callable[[], None], kept: Sequence[Tensor]) -> torch.cuda.CUDAG
         What the step changes.
     """
     copies = [value.clone() for value in kept]
-    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
+    try:
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                step()
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
             step()
-    torch.cuda.current_stream().wait_stream(side)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    with torch.no_grad():
-        for value, copied in zip(kept, copies, strict=True):
-            value.copy_(copied)
+    finally:
+        with torch.no_grad():
+            for value, copied in zip(kept, copies, strict=True):
+                value.copy_(copied)
     return graph

@@ -13,7 +13,7 @@ from torch import nn
 from unbag.bags import Bags
 from unbag.evaluation import error_table
 from unbag.fingerprint import module_settings
-from unbag.objectives import BagLikelihood, Objective, ProportionConsistency
+from unbag.objectives import Objective, ProportionConsistency
 from unbag.priors import prior_shift
 from unbag.training.batches import BATCHINGS
 from unbag.training.optimizers import OPTIMIZERS
@@ -101,7 +101,8 @@ class PseudoLabels:
     teacher : bool
         Whether a moving average of the network gives the labels, else the network itself.
     balanced : bool
-        Whether labels of a bag are held in line with its shares.
+        Whether labels of a bag are held in line with its shares: those of whole bags in every
+        batch, those of parts in the mean of many batches.
     flip : bool
         Whether images may be mirrored, left for right.
     weight : float
@@ -153,6 +154,8 @@ class Replica:
         Adam, or gradient descent with Nesterov's momentum of 0.9.
     weight_decay : float
         Added to the gradient: the L2 form.
+    backbone_rate : float
+        Factor of the learning rate for all weights but those of the last layer.
     decoupled_weight_decay : float
         Weight decay apart from the gradient: a step of rate r multiplies weights by 1 − r times it.
     batching : {"stratified", "shuffled", "whole-bags"}
@@ -206,6 +209,7 @@ class Replica:
     learning_rate: float = field(metadata=_ANY)
     weight_decay: float = field(default=0.0, metadata=_ANY)
     decoupled_weight_decay: float = field(default=0.0, metadata=_ANY)
+    backbone_rate: float = field(default=1.0, metadata=_ANY)
     optimizer: str = "adam"
     batching: str = "stratified"
     sample_weight: NDArray[np.float64] | None = field(default=None, metadata=_GIVEN)
@@ -232,6 +236,7 @@ class Replica:
         check_number("epochs", self.epochs, low=1, integer=True)
         check_number("batch_size", self.batch_size, low=1, integer=True)
         check_number("learning_rate", self.learning_rate, low=0, low_open=True)
+        check_number("backbone_rate", self.backbone_rate, low=0)
         check_number("weight_decay", self.weight_decay, low=0)
         check_number("decoupled_weight_decay", self.decoupled_weight_decay, low=0)
         check_number("adversarial_smoothing", self.adversarial_smoothing, low=0)
@@ -250,9 +255,8 @@ class Replica:
         if self.mixup and self.batching != "shuffled":
             raise invalid("batching", "'shuffled' with mixup", repr(self.batching))
         if self.pseudo_labels is not None:
-            if not isinstance(self.objective, BagLikelihood):
-                allowed = "given with an objective that is a BagLikelihood"
-                raise invalid("pseudo_labels", allowed, type(self.objective).__name__)
+            if self.objective is None:
+                raise invalid("pseudo_labels", "given with an objective", "targets")
             if self.predicted is None:
                 raise invalid("predicted", "given together with pseudo_labels", "None")
             if self.augmentation is not None:

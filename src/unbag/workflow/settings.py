@@ -8,6 +8,7 @@ import numpy as np
 from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier
 from unbag.methods import get_method, rehearse
+from unbag.models import IMAGE_MODELS
 from unbag.priors import SHARES_OF, SharesOf, read_shares_of
 from unbag.training import resolve_device
 from unbag.training.engine import PRECISIONS
@@ -71,6 +72,7 @@ def _rehearse(clf: UnbagClassifier) -> None:
     if callable(clf.model):  # as modules are
         clf.model = "linear"  # the user's own is made for other rows
     # Images for a network of images; everything else takes a table.
-    shape, kind = ((2, 1, 1, 1), np.uint8) if clf.model == "resnet20" else ((2, 1), np.float32)
+    is_of_images = clf.model in IMAGE_MODELS
+    shape, kind = ((2, 1, 12, 12), np.uint8) if is_of_images else ((2, 1), np.float32)
     bags = Bags(np.zeros(shape, dtype=kind), [0, 1], np.eye(2))
     rehearse(clf.prepare_bags(bags, held_out=bags))

@@ -1,5 +1,8 @@
 """The classifier and all around it take tables, and say what the commands say."""
 
+import hashlib
+import json
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -7,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import unbag
-from unbag.exceptions import InvalidInputError
+from unbag.exceptions import InvalidInputError, ModelFolderError
 from unbag.workflow import fit_files, predict_files
 
 FORMS = {
@@ -148,3 +151,17 @@ def test_tuning_takes_tables(train, test, shares):
 def test_a_labelled_test_set_may_be_a_table(rows, train, test, shares):
     clf = make(shares, epochs=2).fit(train, bag="district", test_set=(test, rows["answer"][:100]))
     assert clf.history_["test_error"].shape == (2,)
+
+
+def test_an_encoding_of_another_width_is_refused(rows, shares, tmp_path):
+    clf = unbag.UnbagClassifier(shares, "prop", epochs=1, random_state=0)
+    folder = clf.fit(rows.drop(columns="answer"), bag="district").save(tmp_path / "model")
+    file, description = folder / "encoding.json", folder / "model.json"
+    encoding = json.loads(file.read_text())
+    encoding["encoders"].pop()
+    file.write_text(json.dumps(encoding))
+    model = json.loads(description.read_text())
+    model["files"]["encoding.json"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    description.write_text(json.dumps(model))
+    with pytest.raises(ModelFolderError, match="must be one that makes rows of shape"):
+        unbag.load_model(folder)

@@ -283,6 +283,7 @@ CHANGES = {
     "seed": (lambda: {"seed": 1}, True),
     "epochs": (lambda: {"epochs": 5}, False),
     "batch_size": (lambda: {"batch_size": N - 1}, False),
+    "backbone_rate": (lambda: {"backbone_rate": 0.1}, True),
     "learning_rate": (lambda: {"learning_rate": 0.03}, True),
     "weight_decay": (lambda: {"weight_decay": 0.1}, True),
     "decoupled_weight_decay": (lambda: {"decoupled_weight_decay": 0.1}, True),

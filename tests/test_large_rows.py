@@ -298,6 +298,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, mode):
     """A copy of one half of 600 MB of rows (a sparse file) would take 300 MB on top of some 70."""
     path = tmp_path / "rows.f32"
     with path.open("wb") as file:
+        file.write(np.random.default_rng(0).random(2_000 * 500, dtype=np.float32).tobytes())
         file.truncate(300_000 * 500 * 4)
     script = [
         sys.executable,

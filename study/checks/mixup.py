@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from study.data import Data
+from study.data import Data, make_job
 from study.plan import STUDY, Run
 from unbag.methods import CrossFit, Job, fit_many
 from unbag.methods.base import Trainings
@@ -71,9 +71,10 @@ def measure(
                 continue
             cases = [(variant, trial) for variant in VARIANTS for trial in range(trials)]
             jobs = [
-                Job(
+                make_job(
                     data.bags(Run(name, setting, "crossfit", trial))[0],
                     VARIANTS[variant],
+                    {},
                     test_prior=data.test_prior,
                     model=STUDY[name].model,
                     model_options=STUDY[name].model_options,

@@ -66,7 +66,7 @@ def test_three_loggers_have_the_same_curve(tmp_path):
     assert float(difference[1]) < 1e-6
 
 
-@pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
+@pytest.mark.parametrize(("backend", "package"), [("dask", "dask"), ("ray", "ray")])
 def test_a_grid_on_a_backend_of_joblib_has_the_scores_of_this_process(backend, package, tmp_path):
     printed = run_example("grid_search.py", package, tmp_path, backend)
     difference = re.search(r"largest difference from this process: (\S+)", printed)

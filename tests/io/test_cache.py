@@ -123,7 +123,7 @@ class TestDamaged:
 
 class TestRefused:
     def test_disk_too_small(self, tmp_path):
-        with pytest.raises(InvalidInputError, match="free disk space must be at least 40000000"):
+        with pytest.raises(InvalidInputError, match="disk space must be at least 40,000,000,000"):
             CacheWriter(tmp_path, "key", (10**15, 9))
         assert list(tmp_path.iterdir()) == []
 

@@ -285,18 +285,18 @@ def test_a_stopped_run_on_a_file_with_blank_lines(folder, monkeypatch):
     monkeypatch.setattr(predicting, "_PART_ROWS", 64)
     monkeypatch.setattr("unbag.io.csv_text.BLOCK", 4096)
     whole = predict_files("model", "odd.csv", key=["id"], output="whole.csv")
-    keep, moments = predicting.Parts._keep, itertools.count(1)
+    keep, moments = predicting.Parts.keep, itertools.count(1)
 
-    def stopping(self):
-        keep(self)
+    def stopping(self, *arguments):
+        keep(self, *arguments)
         if next(moments) % 2 == 0:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(predicting.Parts, "_keep", stopping)
+    monkeypatch.setattr(predicting.Parts, "keep", stopping)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             predict_files("model", "odd.csv", key=["id"], output="out.csv")
-    monkeypatch.setattr(predicting.Parts, "_keep", keep)
+    monkeypatch.setattr(predicting.Parts, "keep", keep)
     again = predict_files("model", "odd.csv", key=["id"], output="out.csv")
     assert (whole.rows, again.rows, again.rows_before) == (360, 360, 256)
     assert (folder / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()

@@ -105,7 +105,7 @@ def part_of_bags(
     >>> theta, counts = np.array([[0.9, 0.1], [0.1, 0.9]]), np.array([50.0, 50.0])
     >>> confusion = np.array([[0.8, 0.2], [0.2, 0.8]])
     >>> round(part_of_bags(0.1, 2.0, theta @ confusion, theta, counts, confusion), 3)
-    0.182
+    0.366
     """
     weight = counts / counts.sum()
     within = weight @ (shares * (1 - shares)).sum(1)

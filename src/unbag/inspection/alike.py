@@ -103,6 +103,7 @@ def alike_test(
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> theta = np.array([[0.8, 0.2], [0.5, 0.5], [0.2, 0.8]])
     >>> bag = np.repeat([0, 1, 2], 200)

@@ -17,7 +17,7 @@ _OF_NETWORKS = {
     *("learning_rate", "weight_decay", "early_stopping", "n_iter_no_change"),
     *("validation_fraction", "warm_start", "standardize", "precision", "device"),
 }
-_SHOWN_IF_GIVEN = {"learner", "time_limit"}  # None leaves nothing to choose
+_SHOWN_IF_GIVEN = {"learner", "time_limit", "callbacks"}  # None leaves nothing to choose
 _PACKAGES = ("unbag", "torch", "numpy", "scipy", "scikit-learn", "pyarrow")
 _PAPER = (
     "Y. Tang, N. Lu, T. Zhang, M. Sugiyama. Multi-class Classification from Multiple Unlabeled "

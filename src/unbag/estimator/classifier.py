@@ -65,23 +65,19 @@ class UnbagClassifier(Predicting, OnHub):
         Shape of the MLP, and its share of dropout. A depth of None means 3, or 5 where the effort
         makes training longer.
     effort : {"fast", "balanced", "best"}, default="balanced"
-        How long networks are trained if ``epochs`` is None (docs/guide/methods.md). "balanced"
-        takes longer on a GPU. Models of tables take seconds in any case.
+        How long networks are trained if ``epochs`` is None; "balanced" takes longer on a GPU.
     epochs, batch_size, learning_rate : int, int, float, default=None
-        None means a value that depends on the number of rows. In crossfit, ``epochs`` is that of
-        networks that learn soft labels; fewer epochs than usual shorten the start as well. If a
-        learning rate is given, residual networks are trained by Adam. Otherwise crossfit and
-        consistency train them by gradient descent if there are 10,000 rows or more.
+        None means a value that depends on the rows. In crossfit, ``epochs`` is that of networks
+        that learn soft labels; fewer than usual shorten the start as well. With a learning rate,
+        convolutional networks learn by Adam; else, from 10,000 rows on, by gradient descent.
     weight_decay : float, default=None
-        In Adam's L2 form. None means 1e-5, with two exceptions in crossfit: (280/n)^1.5, at most
-        0.01, for MLPs with hidden layers that learn soft labels of n rows, and 0.003 for the first
-        MLPs if shares are weak.
+        In Adam's L2 form. None means 1e-5, but in crossfit (280/n)^1.5, at most 0.01, for MLPs
+        that learn soft labels of n rows, and 0.003 for the first MLPs if shares are weak.
     backbone_rate : float, default=1.0
         Factor of the learning rate for all weights but those of the last layer; 0.1, say, to
         fine-tune a module that brings its weights. Frozen layers stay as they are.
     early_stopping : bool, default=False
-        Hold rows out, stop when their label-free error no longer falls, and keep the weights of
-        the epoch with the smallest error.
+        Hold rows out, stop when their label-free error no longer falls, keep the best weights.
     validation_fraction : float, default=0.1
         Share of every bag that is held out for early stopping.
     n_iter_no_change : int, default=20
@@ -95,16 +91,13 @@ class UnbagClassifier(Predicting, OnHub):
     device : str, default="auto"
     precision : {"float32", "tf32", "bf16", "float64"}, default="float32"
     warm_start : bool, default=False
-        Start from the network of the last fit; ``model``, ``depth``, ``width`` and ``dropout``
-        are then ignored.
+        Start from the network of the last fit, whatever ``model`` and its sizes say.
     time_limit : float, default=None
-        Seconds that training may take. A stage or epoch that has begun ends; what no longer fits
-        is left out, and the model is the best so far. None means no limit.
+        Seconds that training may take; what no longer fits is left out. None means no limit.
     checkpoint : path, default=None
         A folder for unfinished work. A fit that was killed goes on from it, with the same result.
     callbacks : sequence of unbag.callbacks.Callback, default=None
-        Told of every epoch, of stages and of the end, such as
-        ``[unbag.callbacks.JsonLinesLogger("run.jsonl")]``.
+        Told of epochs, stages and the end: ``[unbag.callbacks.JsonLinesLogger("run.jsonl")]``.
     verbose : bool, default=False
         Show a progress bar with the time left.
     random_state : int, Generator, RandomState or None, default=None
@@ -123,9 +116,8 @@ class UnbagClassifier(Predicting, OnHub):
     module_ : nn.Module
     history_ : dict of arrays
         One entry per epoch: ``epoch``, ``objective``, ``empirical_risk``, ``negative_share``,
-        ``partial_risks``; with early stopping or rows held out ``label_free_error``; with a
-        labelled test set ``test_error``. crossfit has the history of its last network, whose risks
-        are not a number.
+        ``partial_risks``; with rows held out ``label_free_error``; with a labelled test set
+        ``test_error``. That of crossfit is of its last network, whose risks are not a number.
     n_iter_ : int
         Epochs run.
     best_epoch_ : int or None
@@ -133,15 +125,13 @@ class UnbagClassifier(Predicting, OnHub):
     calibration_ : Calibration or None
         Set by :meth:`calibrate`; crossfit and consistency set a temperature themselves.
     encoding_ : TableEncoding or None
-        How the columns of a table or file became rows, and what was left out (``left_out``,
-        ``notes``); a saved model holds it. ``encoding_.transform(table)`` gives the rows.
+        How columns became rows, and what was left out (``left_out``, ``notes``); a saved model
+        holds it. ``encoding_.transform(table)`` gives the rows.
     stop_reason_ : str
-        Why training ended. Some methods also say how often the model names the right bag of rows
-        that it was not trained on, compared with chance.
+        Why training ended; of some methods, how often they name the bag of held-out rows.
     test_prior_, output_prior_ : arrays of shape (K,)
-        π, and the prior under which the softmax is a posterior: π for the methods built on the
-        rewritten risk. ``biased``, ``prop`` and ``prop-cr`` have none by theory; the class shares
-        of the rows stand in for it.
+        π, and the prior under which the softmax is a posterior: π for methods of the rewritten
+        risk, and else the class shares of the rows.
 
     Examples
     --------

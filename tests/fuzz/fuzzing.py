@@ -51,7 +51,7 @@ _CHUNK = 500  # cases of one call of Hypothesis, which remembers all of them
 _TEMPLATE = re.compile(r".+ must .+, got .+", re.DOTALL)
 _OTHER_FORMS = re.compile(
     r".* is refused: .+|UnbagClassifier (needs at least 2 classes|requires y)|.* diverged"
-    r"|The method '.+' has no setting .+; it has: .+",
+    r"|The method '.+' has no setting .+; it has: .+|Nothing was learned: .+",
     re.DOTALL,
 )
 _SCIKIT_LEARN = "sklearn/utils/validation.py"

@@ -98,7 +98,8 @@ def run(program: str, *arguments: object, **environment: str) -> Iterator[Record
 def table(record: Record) -> str:
     """Markdown of a record."""
     parts = [hostile_table(record["hostile"]), kill_table(record["kills"])]
-    return "\n\n".join([*parts, fault_table(record["faults"])])
+    parts += [fault_table(record["faults"])] if record["faults"] else []
+    return "\n\n".join(parts)
 
 
 def hostile_table(found: Record) -> str:

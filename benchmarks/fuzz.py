@@ -92,7 +92,8 @@ def table(record: Record) -> str:
             f"{counts['failed']} | {counts['seconds']:,.0f} |"
         )
     reached = ", ".join(f"{part} {share} %" for part, share in record["lines"].items())
-    about = f"Seed {record['seed']}. Lines of code that a tenth as many cases reach: {reached}."
+    about = f"Seed {record['seed']}; {len(record['parts'])} parts."
+    about += f" Lines of code that a tenth as many cases reach: {reached}." if reached else ""
     return "\n".join([*lines, "", about])
 
 

@@ -80,7 +80,7 @@ def logits_of(module: nn.Module, rows: Tensor) -> Tensor:
 def load_model(
     path: str | os.PathLike[str], module: nn.Module | ModuleFactory | None = None
 ) -> UnbagClassifier:
-    """Read a classifier that :meth:`UnbagClassifier.save` wrote; it predicts the same, bit for bit.
+    """Read a classifier that ``UnbagClassifier.save`` wrote; it predicts the same, bit for bit.
 
     Nothing in the folder is run: it holds numbers and JSON. A folder that is damaged, foreign or
     of a newer format is refused with :class:`~unbag.exceptions.ModelFolderError`.

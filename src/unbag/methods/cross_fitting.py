@@ -78,7 +78,7 @@ class CrossFitting:
         # All others are changes of it.
         self.replica = MatchedLikelihood().replica(job, output_prior=job.pooled_prior)
         self.is_sequential = not is_batched(self.replica.module)
-        # From single small bags, deep networks learn nothing of the likelihood of rows for long.
+        # In small bags single rows say so little that deep networks learn slowly from them.
         by_shares = job.keeps_bags_whole and is_convolutional(self.replica.module)
         self.start_name = settings.start or (Prop if by_shares else MatchedLikelihood).name
         matching = {} if settings.matching is None else {"matching": settings.matching}

@@ -90,14 +90,68 @@ class _Residual(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Shapes: (n, C_in, H, W) to (n, C, H/stride, W/stride)."""
         out = self.norm2(self.conv2(torch.relu(self.norm1(self.conv1(x)))))
+        return torch.relu(out + (self.resize(x) if self.added else x))
+
+    def resize(self, x: Tensor) -> Tensor:
+        """Shape x as the result is: every other pixel, and channels of zeros."""
+        half = self.added // 2
+        x = x[:, :, :: self.stride, :: self.stride]
+        return nn.functional.pad(x, [0, 0, 0, 0, half, self.added - half])
+
+
+class _Projected(_Residual):
+    """The same with a 1×1 convolution as the shortcut where sizes change (option B)."""
+
+    def __init__(self, channels_in: int, channels: int) -> None:
+        super().__init__(channels_in, channels)
         if self.added:
-            half = self.added // 2
-            x = x[:, :, :: self.stride, :: self.stride]
-            x = nn.functional.pad(x, [0, 0, 0, 0, half, self.added - half])
-        return torch.relu(out + x)
+            projection = nn.Conv2d(channels_in, channels, 1, self.stride, bias=False)
+            self.shortcut = nn.Sequential(projection, nn.BatchNorm2d(channels))
+
+    def resize(self, x: Tensor) -> Tensor:
+        """Shape x as the result is."""
+        out: Tensor = self.shortcut(x)
+        return out
 
 
-class ResNet20(nn.Module):
+class _ResNet(nn.Module):
+    """Residual network in its CIFAR form: a 3×3 convolution, blocks, and the mean over pixels.
+
+    Convolutions start from He's initialisation (He et al., 2016, section 4.2).
+
+    Parameters
+    ----------
+    n_channels : int
+        Channels of an image.
+    n_classes : int
+        K.
+    """
+
+    widths: tuple[int, ...]
+    block: type[_Residual]
+
+    def __init__(self, n_channels: int, n_classes: int) -> None:
+        super().__init__()
+        self.conv = Conv3x3(n_channels, self.widths[0])
+        self.norm = nn.BatchNorm2d(self.widths[0])
+        pairs = itertools.pairwise(self.widths)
+        self.blocks = nn.Sequential(*(self.block(a, b) for a, b in pairs))
+        self.output = nn.Linear(self.widths[-1], n_classes)
+        _start_from_he(self, self.output)
+
+    @property
+    def architecture(self) -> tuple[object, ...]:
+        """What two networks must share to be trained in one stack."""
+        return (type(self).__name__, self.conv.in_channels, self.output.out_features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (n, K) of images (n, C, H, W) or (n, H, W)."""
+        x = self.blocks(torch.relu(self.norm(self.conv(_with_channel(x)))))
+        out: Tensor = self.output(x.mean((2, 3)))
+        return out
+
+
+class ResNet20(_ResNet):
     """Residual network of depth 20 in its CIFAR form: 16, 32, 64 channels, three blocks each.
 
     Shortcuts have no parameters and convolutions start from He's initialisation
@@ -117,49 +171,11 @@ class ResNet20(nn.Module):
     269722
     """
 
-    def __init__(self, n_channels: int, n_classes: int) -> None:
-        super().__init__()
-        widths = [16, 16, 16, 16, 32, 32, 32, 64, 64, 64]
-        self.conv = Conv3x3(n_channels, 16)
-        self.norm = nn.BatchNorm2d(16)
-        pairs = itertools.pairwise(widths)
-        self.blocks = nn.Sequential(*(_Residual(a, b) for a, b in pairs))
-        self.output = nn.Linear(64, n_classes)
-        _start_from_he(self, self.output)
-
-    @property
-    def architecture(self) -> tuple[object, ...]:
-        """What two networks must share to be trained in one stack."""
-        return ("ResNet20", self.conv.in_channels, self.output.out_features)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits (n, K) of images (n, C, H, W) or (n, H, W)."""
-        x = self.blocks(torch.relu(self.norm(self.conv(_with_channel(x)))))
-        out: Tensor = self.output(x.mean((2, 3)))
-        return out
+    widths = (16, 16, 16, 16, 32, 32, 32, 64, 64, 64)
+    block = _Residual
 
 
-class _Projected(nn.Module):
-    """Two 3×3 convolutions around a shortcut, a 1×1 convolution where sizes change."""
-
-    def __init__(self, channels_in: int, channels: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = Conv3x3(channels_in, channels, stride)
-        self.norm1 = nn.BatchNorm2d(channels)
-        self.conv2 = Conv3x3(channels, channels)
-        self.norm2 = nn.BatchNorm2d(channels)
-        self.shortcut: nn.Module = nn.Identity()
-        if channels != channels_in or stride != 1:
-            projection = nn.Conv2d(channels_in, channels, 1, stride, bias=False)
-            self.shortcut = nn.Sequential(projection, nn.BatchNorm2d(channels))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Shapes: (n, C_in, H, W) to (n, C, H/stride, W/stride)."""
-        out = self.norm2(self.conv2(torch.relu(self.norm1(self.conv1(x)))))
-        return torch.relu(out + self.shortcut(x))
-
-
-class ResNet18(nn.Module):
+class ResNet18(_ResNet):
     """Residual network of depth 18 for small images: its first convolution is 3×3, without pooling.
 
     Parameters
@@ -176,26 +192,8 @@ class ResNet18(nn.Module):
     11173962
     """
 
-    def __init__(self, n_channels: int, n_classes: int) -> None:
-        super().__init__()
-        self.conv = Conv3x3(n_channels, 64)
-        self.norm = nn.BatchNorm2d(64)
-        widths = [64, 64, 64, 128, 128, 256, 256, 512, 512]
-        pairs = itertools.pairwise(widths)
-        self.blocks = nn.Sequential(*(_Projected(a, b, b // a) for a, b in pairs))
-        self.output = nn.Linear(512, n_classes)
-        _start_from_he(self, self.output)
-
-    @property
-    def architecture(self) -> tuple[object, ...]:
-        """What two networks must share to be trained in one stack."""
-        return ("ResNet18", self.conv.in_channels, self.output.out_features)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits (n, K) of images (n, C, H, W) or (n, H, W)."""
-        x = self.blocks(torch.relu(self.norm(self.conv(_with_channel(x)))))
-        out: Tensor = self.output(x.mean((2, 3)))
-        return out
+    widths = (64, 64, 64, 128, 128, 256, 256, 512, 512)
+    block = _Projected
 
 
 class _PreActivated(nn.Module):

@@ -1,24 +1,29 @@
 """Break the code at random places and count what the tests notice.
 
 usage: python tests/mutation/run.py PACKAGE [--sample 25] [--seed 0] [--record FILE.jsonl]
+                                    [--most SECONDS]
 
 PACKAGE is a package or module of ``unbag``, such as ``objectives`` or ``statistics``; its tests are
 ``tests/PACKAGE``, ``tests/test_PACKAGE.py`` and its doctests, without the slow ones. First these
 run once, to learn which test reaches which line. Then each change of a seeded sample is made in the
 memory of a new process, never on the disk, and only tests that reach its line are run, quick ones
-first, until one fails. A change that makes tests five times as slow counts as noticed. A run that
-is started again with the same record goes on where it stopped.
+first, until one fails. Tests after the first --most seconds are left out, so a change that only
+they would notice counts as not noticed; the record says how many these are. A change that makes a
+test five times as slow counts as noticed. A run that is started again with the same record goes on
+where it stopped, and learns the lines again only if code or tests have changed.
 """
 
 import argparse
+import ast
 import contextlib
+import hashlib
 import importlib
 import importlib.machinery
 import io
+import itertools
 import json
 import os
 import random
-import resource
 import signal
 import sys
 import tempfile
@@ -35,7 +40,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "unbag"
 # What is slow to import is imported once, before a process is copied for every change.
 _SLOW = ("pandas", "polars", "pyarrow.dataset", "scipy.optimize", "sklearn.ensemble", "torch")
-_SLOWER, _SECONDS, _WALL = 5, 30, 20  # times as slow, and so many seconds; waiting beside computing
+# A test may compute for so many times its usual seconds and some more, and wait for longer.
+_SLOWER, _SECONDS, _WALL = 5, 15, 20
+_FAILED, _INTERRUPTED = 1, 2  # what pytest returns for a failed test, and for a failed import
 
 
 def modules(package: str) -> list[Path]:
@@ -81,14 +88,12 @@ class Reached:
         return reached
 
 
-def in_process(work: Callable[[], Any], seconds: float | None = None) -> Any:
+def in_process(work: Callable[[], Any], wait: float = 0) -> Any:
     """Run something in a copy of this process; None if it was killed since it took too long."""
     file = Path(tempfile.mkstemp()[1])
     child = os.fork()
     if child == 0:
-        if seconds is not None:
-            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
-            signal.alarm(int(seconds * _WALL))
+        signal.alarm(int(wait))
         quiet = io.StringIO()
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
             result = work()
@@ -100,6 +105,22 @@ def in_process(work: Callable[[], Any], seconds: float | None = None) -> Any:
     text = file.read_text()
     file.unlink()
     return json.loads(text) if text else None
+
+
+class Limited:
+    """A plugin of pytest: ends the process if a test takes much longer than it usually does."""
+
+    def __init__(self, seconds: dict[str, float]) -> None:
+        self.seconds = seconds
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        limit = _SLOWER * self.seconds[item.nodeid] + _SECONDS
+        signal.setitimer(signal.ITIMER_PROF, limit)  # its signal ends the process
+        try:
+            return (yield)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def pytest_run(arguments: list[str], *plugins: object) -> int:
@@ -119,8 +140,16 @@ def pytest_run(arguments: list[str], *plugins: object) -> int:
     return int(pytest.main([*common, *arguments], plugins=list(plugins)))
 
 
-def learn(package: str) -> dict[str, Any]:
-    """Run all tests of a package once."""
+def learn(package: str, kept: Path | None) -> dict[str, Any]:
+    """Run all tests of a package once, or read what an earlier run learned of the same files."""
+    digest = hashlib.sha256()
+    for place in sorted([*SOURCE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")]):
+        digest.update(str(place).encode() + place.read_bytes())
+    state = f"{package} {digest.hexdigest()}"
+    if kept and kept.exists():
+        earlier: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+        if earlier["state"] == state:
+            return earlier
 
     def work() -> dict[str, Any]:
         plugin = Reached(package)
@@ -132,18 +161,42 @@ def learn(package: str) -> dict[str, Any]:
     learned = in_process(work)
     if learned is None or "failed" in learned:
         raise SystemExit(f"The tests of {package} fail as they are:\n{learned}")
-    return learned
+    learned["state"] = state
+    if kept:
+        kept.write_text(json.dumps(learned), encoding="utf-8")
+    return learned  # type: ignore[no-any-return]
 
 
 def chosen_tests(mutant: Mutant, learned: dict[str, Any]) -> list[str]:
-    """List the tests that reach the line of a mutant, or its module if it runs on import."""
-    lines = learned["reached"].get(mutant.path, {})
-    here = set(lines.get(str(mutant.line), [])) - {"", "import"}
-    if not here:
-        here = {test for tests in lines.values() for test in tests} - {"", "import"}
-        if not {"", "import"} & set(lines.get(str(mutant.line), [])):
-            here = set()  # no test ever reaches the line
+    """List the tests that reach the statement of a mutant, or its module if it runs on import."""
+    reached = learned["reached"].get(mutant.path, {})
+    source = (ROOT / mutant.path).read_text(encoding="utf-8")
+    lines = {str(line) for line in statement_lines(source, mutant.line)}
+    if not lines or any("import" in reached.get(line, []) for line in lines):
+        lines = set(reached)
+    here = {test for line in lines for test in reached.get(line, [])} - {"", "import"}
     return sorted(here, key=lambda test: learned["seconds"][test])
+
+
+def statement_lines(source: str, line: int) -> list[int]:
+    """List the lines of the statement that a line is part of; none if it runs on import."""
+    found, in_function = None, False
+    for node in ast.walk(ast.parse(source)):  # outer ones come first
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or line):
+            found = node
+            if isinstance(node, ast.FunctionDef) and line >= node.body[0].lineno:
+                in_function = True
+    if found is None or not in_function:
+        return []
+    body = getattr(found, "body", None)
+    end = body[0].lineno - 1 if body else found.end_lineno or line
+    return list(range(found.lineno, max(end, line) + 1))
+
+
+def first_tests(chosen: list[str], seconds: dict[str, float], most: float) -> list[str]:
+    """Leave out the tests that come after the first seconds, but keep one in any case."""
+    sums = itertools.accumulate(seconds[test] for test in chosen)
+    return [test for i, (test, s) in enumerate(zip(chosen, sums, strict=True)) if not i or s < most]
 
 
 def is_noticed(mutant: Mutant, chosen: list[str], learned: dict[str, Any]) -> bool:
@@ -159,11 +212,18 @@ def is_noticed(mutant: Mutant, chosen: list[str], learned: dict[str, Any]) -> bo
 
     def work() -> dict[str, Any]:
         importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
-        return {"code": pytest_run(chosen)}
+        return {"code": pytest_run(chosen, Limited(learned["seconds"]))}
 
     usual = sum(learned["seconds"][test] for test in chosen)
-    came = in_process(work, _SLOWER * usual + _SECONDS)
-    return came is None or came.get("code") != 0
+    came = in_process(work, _WALL * (_SLOWER * usual + _SECONDS))
+    if came is None or came.get("code") in (_FAILED, _INTERRUPTED):
+        return True
+    if came.get("code"):  # no test was found: by the change, or by a name that pytest cannot find
+        unchanged = in_process(lambda: {"code": pytest_run(["--collect-only", *chosen])})
+        if unchanged["code"]:
+            raise SystemExit(f"pytest does not find all of these tests:\n{chosen}")
+        return True
+    return False
 
 
 def sample(package: str, count: int, seed: int) -> list[Mutant]:
@@ -183,6 +243,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=25)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--record", type=Path)
+    parser.add_argument("--most", type=float, default=60)
     given = parser.parse_args()
     os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     sys.path.insert(0, str(ROOT / "src"))
@@ -194,15 +255,18 @@ def main() -> None:
         for line in given.record.read_text(encoding="utf-8").splitlines():
             run = json.loads(line)
             done[run["path"], run["node"], run["change"]] = run["noticed"]
-    learned = learn(given.package)
+    kept = given.record and given.record.with_suffix(".reached.json")
+    learned = learn(given.package, kept)
     counts: dict[bool, int] = defaultdict(int)
     for mutant in drawn:
         key = (mutant.path, mutant.node, mutant.change)
         if key not in done:
-            chosen = chosen_tests(mutant, learned)
+            reaching = chosen_tests(mutant, learned)
+            chosen = first_tests(reaching, learned["seconds"], given.most)
             done[key] = bool(chosen) and is_noticed(mutant, chosen, learned)
+            counted = {"tests": len(chosen), "left_out": len(reaching) - len(chosen)}
             if given.record:
-                facts = {**vars(mutant), "noticed": done[key], "tests": len(chosen)}
+                facts = {**vars(mutant), "noticed": done[key], **counted}
                 with given.record.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(facts) + "\n")
         counts[done[key]] += 1

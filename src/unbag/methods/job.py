@@ -215,9 +215,9 @@ class Job:
         return build_model(self.model, shape, k, seed, **options)
 
     def objective(self, kind: type[Objective], **settings: Any) -> Objective:
-        """Build an objective for the bags; π and the sizes of bags are passed if it takes them."""
-        data: dict[str, Any] = {"loss": self.loss}
+        """Build an objective for the bags; what it does not take of them is not passed."""
         parameters = inspect.signature(kind).parameters
+        data: dict[str, Any] = {"loss": self.loss} if "loss" in parameters else {}
         if "test_prior" in parameters:
             data["test_prior"] = self.target_prior
         if "bag_shares" in parameters:

@@ -26,6 +26,7 @@ __all__ = [
 _PART = 1 << 20
 ID_KINDS = ("bool", "int", "float", "str", "date", "zoned date")
 LONGEST_ID = 10_000  # characters
+_SOURCE = "the rows have"  # how a message names what the ids are of
 IdKey = tuple[str, Any]  # kind of an id and its plain value
 IdIndex = dict[IdKey, int]  # position of every known id
 
@@ -99,7 +100,7 @@ def match_ids(
     values: Any,
     known: IdIndex,
     *,
-    source: str = "the rows have",
+    source: str = _SOURCE,
     remedy: str = "",
     what: str = "ids that the priors have",
 ) -> NDArray[np.int64]:
@@ -140,9 +141,7 @@ def match_ids(
     return codes
 
 
-def compare_ids(
-    name: str, values: Any, known: IdIndex, *, source: str = "the rows have"
-) -> IdComparison:
+def compare_ids(name: str, values: Any, known: IdIndex) -> IdComparison:
     """Compare (n,) ids of rows with the known ones, both ways; see :func:`match_ids`.
 
     Examples
@@ -156,7 +155,7 @@ def compare_ids(
     unknown = [(key, count) for key, position, count in listed if position < 0]
     present = set(positions.tolist())
     absent = [value for (_, value), i in known.items() if i not in present]
-    hint = _hint([key for key, _ in unknown], known, source)
+    hint = _hint([key for key, _ in unknown], known, _SOURCE)
     return IdComparison([(key[1], n) for key, n in unknown], absent, hint, len(inverse))
 
 

@@ -244,11 +244,11 @@ def evenly(n: int, most: int) -> list[int]:
     return sorted({int(i) for i in np.linspace(0, n - 1, min(n, most)).round()})
 
 
-def _ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round numbers that cover a range."""
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers that cover a range, about five."""
     if high - low < 1e-12:
         low, high = low - 0.5, high + 0.5
-    rough = (high - low) / most
+    rough = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * f for f in (1, 2, 2.5, 5, 10) if power * f >= rough * 0.999)
     start, stop = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

@@ -15,18 +15,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import (
     GridSearchCV,
-    KFold,
-    PredefinedSplit,
-    ShuffleSplit,
     StratifiedKFold,
 )
-from sklearn.model_selection import cross_val_predict as sklearn_cross_val_predict
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import unbag
-from unbag import UnbagClassifier, cross_val_predict
+from unbag import UnbagClassifier
 from unbag.evaluation import Calibration, label_free_accuracy
 from unbag.exceptions import (
     InvalidInputError,
@@ -630,56 +626,6 @@ def test_checkpoint_gives_the_same_model(data, tmp_path):
         clf = make(checkpoint=tmp_path).fit(X, ids)
         np.testing.assert_array_equal(clf.predict_proba(X), plain)
     assert len(list(tmp_path.iterdir())) == 1
-
-
-@pytest.mark.parametrize("method", ["predict_proba", "predict"])
-def test_cross_val_predict_is_the_loop_over_folds(data, method):
-    X, ids, _ = data
-    folds = KFold(3, shuffle=True, random_state=0)
-    result = cross_val_predict(make(), X, ids, cv=folds, method=method)
-    for train, test in folds.split(X):
-        expected = getattr(make().fit(X[train], ids[train]), method)(X[test])
-        np.testing.assert_array_equal(result[test], expected)
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [pd.DataFrame, torch.tensor, np.ndarray.tolist, lambda X: pl.DataFrame(X, schema=list("abcd"))],
-    ids=["pandas", "torch", "list", "polars"],
-)
-def test_cross_val_predict_takes_any_rows(data, kind):
-    X, ids, _ = data
-    expected = cross_val_predict(make(), X, ids)
-    assert expected.shape == (len(X), K)
-    np.testing.assert_array_equal(cross_val_predict(make(), kind(X), ids), expected)
-
-
-def test_cross_val_predict_through_a_pipeline(data):
-    X, ids, _ = data
-    pipeline = make_pipeline(StandardScaler(), make())
-    np.testing.assert_allclose(cross_val_predict(pipeline, X, ids).sum(1), 1)
-
-
-@pytest.mark.parametrize(
-    "cv",
-    [
-        ShuffleSplit(1, test_size=0.3, random_state=0),
-        ShuffleSplit(5, test_size=0.3, random_state=0),
-        PredefinedSplit([-1] * 35 + [0] * 50 + [1] * 50),
-    ],
-)
-def test_cross_val_predict_needs_every_row_once(data, cv):
-    X, ids, _ = data
-    with pytest.raises(InvalidInputError, match="test folds hold every row once"):
-        cross_val_predict(make(), X, ids, cv=cv)
-
-
-def test_probabilities_from_sklearns_cross_val_predict_are_refused(data):
-    """It turns ids into numbers, which must not be matched with the priors by order."""
-    X, ids, _ = data
-    with pytest.raises(InvalidInputError, match="unknown 0, 1, 2"):
-        sklearn_cross_val_predict(make(), X, ids, method="predict_proba")
-    assert set(sklearn_cross_val_predict(make(), X, ids)) <= set(CLASSES)
 
 
 def test_defaults_learn_digits():

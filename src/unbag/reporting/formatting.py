@@ -65,13 +65,14 @@ def share_text(part: dict[str, Any]) -> str:
     return "above 100%" if part["value"] > 1 else "below 0%"
 
 
-def range_text(part: dict[str, Any]) -> str:
-    """Write the interval of a share."""
+def range_text(part: dict[str, Any], *, share: bool = True) -> str:
+    """Write the interval of an estimate."""
     if part["low"] is None or part["high"] is None:
         return "no interval"
     if not part.get("trusted", True):
         return "not to be trusted"
-    return f"{percent(part['low'])} to {percent(part['high'])}"
+    write = percent if share else number
+    return f"{write(part['low'])} to {write(part['high'])}"
 
 
 def level_text(level: float) -> str:

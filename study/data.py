@@ -17,6 +17,7 @@ from unbag.training import TestSet
 from unbag.validation import check_choice
 
 HELD_OUT = 0.2  # of the rows, in runs that choose hyperparameters
+_LABELLED = ("supervised", "supervised-mixup")  # and not augmented
 SMOOTHING = 0.2  # what `crossfit` uses for MLPs on images where nothing is given
 _NAMES = {"smoothing": "adversarial_smoothing"}  # settings that have another name in the records
 
@@ -120,7 +121,7 @@ class Data:
         method, settings = OURS[run.method]
         # No round tells a network with labels whether smoothing helps. MLPs on images have it.
         images = self.rows.X_train.ndim > 2
-        if run.method == "supervised" and images and STUDY[self.name].model == "mlp":
+        if run.method in _LABELLED and images and STUDY[self.name].model == "mlp":
             settings = {**settings, "smoothing": SMOOTHING}
         return {
             "method": method,

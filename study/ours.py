@@ -11,8 +11,8 @@ from study.results import KEY, Results, differs, published
 
 _BEST = "u-prr"  # the paper's method
 _RECIPES = ["consistency", "crossfit-augmented", "crossfit"]  # the first that was run is the best
-_SHOWN = "crossfit"  # beside u-prr, with noise in the priors
-_LABELS = ["supervised", "supervised-augmented"]
+_SHOWN = "crossfit-mixup"  # beside u-prr, with noise in the priors
+_LABELS = ["supervised", "supervised-mixup", "supervised-augmented"]
 _NONE: list[Block] = ["None are made yet."]
 
 
@@ -102,7 +102,7 @@ def ablations(results: Results) -> list[Block]:
 
 
 def noise(results: Results) -> list[Block]:
-    """Table of errors with noise in the priors, of `crossfit` beside u-prr."""
+    """Table of errors with noise in the priors, of `crossfit-mixup` beside u-prr."""
     runs = plan.noise_runs(1)
     choices = results.choices.get(plan.FIGURE_DATASET)
     if choices is not None:

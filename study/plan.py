@@ -36,9 +36,11 @@ _THETA_SEED = 0  # one Θ for each random setting
 # what each is in the library, and its hyperparameters.
 OURS: dict[str, tuple[str, dict[str, Any]]] = {
     "crossfit": ("crossfit", {"augment": "none"}),
+    "crossfit-mixup": ("crossfit", {"augment": "none", "mixup": True}),
     "crossfit-augmented": ("crossfit", {"augment": "weak"}),
     "consistency": ("consistency", {}),
     "supervised": ("crossfit", {"rounds": 0, "augment": "none"}),
+    "supervised-mixup": ("crossfit", {"rounds": 0, "augment": "none", "mixup": True}),
     "supervised-augmented": ("crossfit", {"rounds": 0, "augment": "weak"}),
 }
 # Epochs on soft labels: more than the default where that is few, since they are cheap on a GPU, and
@@ -201,8 +203,8 @@ _CONSISTENCY: tuple[_Change, ...] = (
     ("labels not balanced", {"balanced": False}),
 )
 ABLATIONS: dict[tuple[str, str, str], tuple[_Change, ...]] = {  # by dataset, setting and method
-    ("mnist", "symmetric-0.5", "crossfit"): _CROSSFIT,
-    ("mnist", "symmetric-0.1", "crossfit"): _CROSSFIT,
+    ("mnist", "symmetric-0.5", "crossfit-mixup"): _CROSSFIT,
+    ("mnist", "symmetric-0.1", "crossfit-mixup"): _CROSSFIT,
     ("cifar10", "symmetric-0.5", "consistency"): _CONSISTENCY,
 }
 
@@ -287,9 +289,9 @@ def ablation_runs(datasets: Iterable[str]) -> list[Run]:
 
 
 def noise_runs(trials: int) -> list[Run]:
-    """List the runs of `crossfit` with noise in the class priors."""
+    """List the runs of `crossfit-mixup` with noise in the class priors."""
     return [
-        replace(our_run(FIGURE_DATASET, setting, "crossfit", trial), prior_noise=rate)
+        replace(our_run(FIGURE_DATASET, setting, "crossfit-mixup", trial), prior_noise=rate)
         for setting in SETTINGS
         for rate in NOISE_RATES
         for trial in range(trials)

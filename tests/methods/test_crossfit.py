@@ -252,12 +252,12 @@ def test_without_balancing_soft_labels_are_plain_posteriors():
     np.testing.assert_allclose(fitting.last().targets, posterior, atol=1e-6)
 
 
-@pytest.mark.parametrize(("d", "expected"), [(7, False), (8, True)])
-def test_mixup_where_rows_have_many_numbers(d, expected):
-    fitting = started(make(d=d))
-    assert {replica.mixup for replica in fitting.round()} == {expected}
-    assert fitting.last().mixup == expected
-    assert crossfitting(make(d=d), CrossFit(mixup=not expected)).mixup != expected
+@pytest.mark.parametrize("theta", [WEAK, THETA])
+def test_mlps_mix_rows_only_if_told(theta):
+    for given, expected in ((None, False), (True, True)):
+        fitting = started(make(theta=theta), method=CrossFit(mixup=given))
+        assert {replica.mixup for replica in fitting.round()} == {expected}
+        assert fitting.last().mixup == expected
 
 
 @pytest.mark.parametrize(

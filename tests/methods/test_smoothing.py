@@ -148,7 +148,7 @@ def test_the_second_round_is_smoothed_and_then_the_last_network(theta, verdicts)
     assert crossfit.n_accepted == 2
     assert crossfit.last().adversarial_smoothing == pytest.approx(radius)
     fit = crossfit.finish(train([crossfit.last()], device="cpu")[0])
-    expected = "Trained with cross-fitting (2 rounds, mixup, adversarial smoothing). Training st"
+    expected = "Trained with cross-fitting (2 rounds, adversarial smoothing). Training st"
     assert fit.stop_reason.startswith(expected)
 
 
@@ -167,7 +167,7 @@ def test_a_smoothed_round_that_is_worse_is_run_again_without(verdicts):
     assert crossfit.last().adversarial_smoothing == 0
     assert run_round(crossfit) == (0, False)
     fit = crossfit.finish(train([crossfit.last()], device="cpu")[0])
-    assert fit.stop_reason.startswith("Trained with cross-fitting (2 rounds, mixup). Training sto")
+    assert fit.stop_reason.startswith("Trained with cross-fitting (2 rounds). Training sto")
 
 
 def test_a_smoothed_round_that_diverges_is_run_again_without():

@@ -31,6 +31,9 @@ def test_the_labels_are_those_of_the_same_rows():
     np.testing.assert_array_equal(job.bags.bag_index, bags.labels)
     assert (job.bags.priors.values == np.eye(10)).all()
     assert (job.method, job.seed) == (CrossFit(rounds=0, augment="none"), 3)
+    mixed = data.job(our_run("pendigits", "asymmetric", "supervised-mixup", 3))
+    assert mixed.method == CrossFit(rounds=0, augment="none", mixup=True)
+    np.testing.assert_array_equal(mixed.bags.bag_index, bags.labels)
     augmented = data.job(our_run("pendigits", "asymmetric", "supervised-augmented", 3))
     assert augmented.method == CrossFit(rounds=0, augment="weak")
     assert data.job(our_run("pendigits", "asymmetric", "consistency", 3)).epochs is None
@@ -56,7 +59,7 @@ def test_with_labels_mlps_on_images_are_smoothed_as_crossfit_is(monkeypatch):
 def test_epochs_are_many_where_the_default_is_few_and_where_rows_are_augmented():
     for dataset, own in (("usps", None), ("mnist", 40), ("cifar10", None)):
         runs = [our_run(dataset, "asymmetric", method, 0) for method in OURS]
-        assert [run.epochs for run in runs] == [own, 60, None, own, 60]
+        assert [run.epochs for run in runs] == [own, own, 60, None, own, own, 60]
 
 
 def test_options_reach_the_job_and_the_record(tmp_path):
@@ -127,7 +130,7 @@ def test_the_table(tmp_path):
     assert published().loc[("mnist", "symmetric-0.5", "u-prr"), "error_mean"] == 2.99
     (row,) = rows_of(table)
     assert row[:3] == ("MNIST", "symmetric-0.5", "2.99 (0.10)")
-    assert row[3:] == ("3.10 (0.10)", "**1.88 (0.08)**", "—", "—", "1.50 (0.00)", "—")
+    assert row[3:] == ("3.10 (0.10)", "**1.88 (0.08)**", *"———", "1.50 (0.00)", *"——")
     assert "below it in 1 of 1 cells, significantly in 1" in text
     assert "paper's `u-prr` 1.49, our `u-prr` 1.60, the best recipe 0.38" in distances
     assert "Methods of our own" in write_tables(Results(tmp_path), "md")
@@ -149,16 +152,16 @@ def test_every_ablation_is_a_job_of_its_own():
 
 @pytest.mark.usefixtures("canned")
 def test_ablations_and_noise_are_run_and_shown(tmp_path, monkeypatch):
-    few = {("mnist", "symmetric-0.5", "crossfit"): (("no mixup", {"mixup": False}),)}
+    few = {("mnist", "symmetric-0.5", "crossfit-mixup"): (("no mixup", {"mixup": False}),)}
     monkeypatch.setattr(plan, "ABLATIONS", few)
     monkeypatch.setattr(plan, "NOISE_RATES", (0.0, 0.05))
-    part = {**PART, "datasets": ["mnist", "usps"], "methods": ["crossfit"]}
+    part = {**PART, "datasets": ["mnist", "usps"], "methods": ["crossfit-mixup"]}
     report = run_study(tmp_path, **part, ablations=True)
     # Two cells, one change, and noise in four settings of which one without noise is a cell.
     assert len(report.trained) == 2 + 1 + 2 * len(SETTINGS) - 1
     assert not run_study(tmp_path, **part, ablations=True).trained
     (changed,) = [r for r in report.records if r.run.options]
-    whole = report.records[our_run("mnist", "symmetric-0.5", "crossfit", 0)]
+    whole = report.records[our_run("mnist", "symmetric-0.5", "crossfit-mixup", 0)]
     (table,) = ablations(Results(tmp_path))
     difference = f"{100 * (changed.error - whole.error):+.2f}"
     assert [row[3:] for row in rows_of(table)] == [
@@ -166,7 +169,7 @@ def test_ablations_and_noise_are_run_and_shown(tmp_path, monkeypatch):
     ]
     monkeypatch.setattr(plan, "NOISE_RATES", (0.0, 0.01, 0.03, 0.05))
     (table,) = noise(Results(tmp_path))
-    assert [row[:2] for row in rows_of(table)] == [(setting, "crossfit") for setting in SETTINGS]
+    assert [row[:2] for row in rows_of(table)] == [(setting, "crossfit-mixup") for setting in SETTINGS]
     first = rows_of(table)[0]
     assert first[2] == f"{100 * whole.error:.2f}"
     assert first[3:5] == ("—", "—")  # rates that were not run here
@@ -186,7 +189,7 @@ def test_noise_beside_that_of_the_paper(tmp_path):
     (table,) = noise(Results(tmp_path))
     assert rows_of(table)[:2] == [
         ("symmetric-0.5", "u-prr", *["5.50 (0.71)"] * 4),
-        ("symmetric-0.5", "crossfit", *["3.50 (0.71)"] * 4),
+        ("symmetric-0.5", "crossfit-mixup", *["3.50 (0.71)"] * 4),
     ]
 
 

@@ -10,7 +10,13 @@ from unbag.exceptions import SlowTrainingWarning
 from unbag.methods import METHODS, CrossFit, Job, fit_many
 from unbag.training import TestSet, engine
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    # Remarks of torch's compiler.
+    pytest.mark.filterwarnings(r"ignore:\s*Online softmax is disabled:UserWarning"),
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.torch.jit.:DeprecationWarning"),
+]
 
 K = 3
 

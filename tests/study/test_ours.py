@@ -169,7 +169,8 @@ def test_ablations_and_noise_are_run_and_shown(tmp_path, monkeypatch):
     ]
     monkeypatch.setattr(plan, "NOISE_RATES", (0.0, 0.01, 0.03, 0.05))
     (table,) = noise(Results(tmp_path))
-    assert [row[:2] for row in rows_of(table)] == [(setting, "crossfit-mixup") for setting in SETTINGS]
+    expected = [(setting, "crossfit-mixup") for setting in SETTINGS]
+    assert [row[:2] for row in rows_of(table)] == expected
     first = rows_of(table)[0]
     assert first[2] == f"{100 * whole.error:.2f}"
     assert first[3:5] == ("—", "—")  # rates that were not run here

@@ -84,6 +84,14 @@ def test_bad_priors_say_what_is_wrong(source, message):
         ClassPriors.of(source)
 
 
+@pytest.mark.parametrize(
+    "source", [pd.DataFrame(TABLE, index=["a", "b"]), {"a": TABLE[0], "b": TABLE[1]}]
+)
+def test_what_has_names_is_not_taken_for_an_array(source):
+    with pytest.raises(InvalidInputError, match=r"dicts and tables are read by .*ClassPriors\.of"):
+        ClassPriors(source)
+
+
 def test_names_must_fit_the_table():
     with pytest.raises(InvalidInputError, match=r"bag_ids must be 2 ids.*got 3"):
         ClassPriors(TABLE, ["a", "b", "c"])

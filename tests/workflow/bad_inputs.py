@@ -1,8 +1,8 @@
 """What can be wrong with files, columns, priors, options and folders, and how it is made.
 
 Every entry starts from the folder of ``small_files`` with a model in it: ``make`` spoils it, and
-``command`` must then be refused. ``errors_page.py`` makes ``docs/reference/errors.md`` from
-this list.
+``command`` must then be refused. ``errors_page.py`` makes ``messages.md`` from this
+list, which a page of the site shows.
 """
 
 import json

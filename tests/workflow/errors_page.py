@@ -1,4 +1,4 @@
-"""The page ``docs/reference/errors.md``, made from the table of bad inputs.
+"""The list ``messages.md``, made from the table of bad inputs; a page of the site shows it.
 
 ``python tests/workflow/errors_page.py`` writes it again.
 """
@@ -17,26 +17,17 @@ from bad_inputs import BAD_INPUTS, BadInput
 from run_command import message, run
 from small_files import train, write_files
 
-PAGE = Path(__file__).parents[2] / "docs/reference/errors.md"
-_LONGEST = 240  # characters of a message that the page shows
-HEAD = """# What is refused, and the message
-
-Every message here is tested: the command ends with exit code 1 (2 if the command line itself is \
-wrong), prints this message and no traceback, and leaves every file as it was. The page is made \
-by `python tests/workflow/errors_page.py` from `tests/workflow/bad_inputs.py`.
-
-Exit codes of all commands: 0 done, 1 refused, 2 wrong command line, 130 interrupted (the same \
-command goes on from there).
-"""
+PAGE = Path(__file__).with_name("messages.md")
+_LONGEST = 240  # characters of a message that the list shows
 
 
 def page(messages: dict[BadInput, str]) -> str:
-    """Make the page."""
-    parts = [HEAD]
+    """Make the list."""
+    parts = []
     for topic, cases in groupby(messages, key=lambda case: case.topic):
         parts.append(f"\n## {topic.capitalize()}\n\n")
         parts += dict.fromkeys(f"- {_plain(messages[case])}\n" for case in cases)
-    return "".join(parts)
+    return "".join(parts).lstrip("\n")
 
 
 def _plain(text: str) -> str:
@@ -50,7 +41,7 @@ def _plain(text: str) -> str:
 
 
 def main() -> None:
-    """Write the page."""
+    """Write the list."""
     messages = {}
     with tempfile.TemporaryDirectory() as name:
         original = Path(name, "made")

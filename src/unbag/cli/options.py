@@ -68,7 +68,9 @@ class TrainingCommand(typer.core.TyperCommand):
         return super().parse_args(ctx, args)
 
 
-_DATA, _METHOD, _TRAINING, _OUTPUT = "Data", "Method", "Training", "Output"  # groups in the help
+# Groups in the help.
+_DATA, _METHOD, _TRAINING, _OUTPUT = "Data", "Method", "Training", "Output"
+_COMPUTING = "Computing"
 
 
 def option(
@@ -254,15 +256,14 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
         "What the shares describe. rows: these very rows, counted in full; population: a "
         "population of which the rows are a sample.",
         "as the file says, else population",
-        group=_TRAINING,
+        group=_DATA,
     ),
-    "sampling": option(str | None, "Replaced by --shares-of.", False, group=_TRAINING, hidden=True),
-    "level": option(float, "The confidence level of the intervals.", group=_TRAINING),
+    "sampling": option(str | None, "Replaced by --shares-of.", False, group=_DATA, hidden=True),
     "precision": option(
-        str, "The number format of training: float32, tf32, bf16 or float64.", group=_TRAINING
+        str, "The number format of training: float32, tf32, bf16 or float64.", group=_COMPUTING
     ),
-    "seed": option(int, "The seed of all random numbers.", group=_TRAINING, min=0),
-    "device": option(str, "Where to compute: auto, cpu, cuda or cuda:N.", group=_TRAINING),
+    "seed": option(int, "The seed of all random numbers.", group=_COMPUTING, min=0),
+    "device": option(str, "Where to compute: auto, cpu, cuda or cuda:N.", group=_COMPUTING),
     "output": option(Path, "The folder to write the model to."),
     "probabilities": option(bool, "Also write the probability of every class."),
     "partition_by": option(
@@ -275,6 +276,7 @@ _DECLARED: dict[str, Any] = {  # by name of the parameter, in the order of the h
         Path | None, "Also write a page with the results, such as evaluation.html.", "none"
     ),
     "title": option(str | None, "The title of the report.", False),
+    "level": option(float, "The confidence level of the intervals."),
     "overwrite": Overwrite,
     "as_json": AsJson,
     "quiet": Quiet,

@@ -354,9 +354,9 @@ def _warn_of_training_rows(estimator: Any, rows: Any, index: Any) -> None:
     seen = share_known(hash_rows(rows, index), known)
     if seen > 0:
         message = (
-            f"{seen:.1%} of these rows have the values of a training row. If they are the same "
-            "records, label-free numbers mean nothing on them: split first and evaluate on the "
-            "rest. If few values merely coincide, as coarse ones do, nothing is wrong."
+            f"{seen:.1%} of these rows have the values of a training row; if they are the same "
+            "records, the numbers mean nothing. Split first and evaluate on the rest. If few "
+            "values merely coincide, as coarse ones do, nothing is wrong."
         )
         warnings.warn(message, TrainingRowsWarning, stacklevel=3)
 

@@ -28,6 +28,7 @@ _DAY = 86_400
 # How dates are written as text: the form, and what it looks like. Several forms are one kind.
 ISO = "2024-01-31"
 _ISO_DAY = r"\d{4}-\d{2}-(?P<day>\d{2})"
+_FRACTION = r"^(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2})(?:\.\d{1,9})?Z?$"  # as JSON has times
 TEXT_DATES = {
     ISO: {
         rf"^{_ISO_DAY}$": "%Y-%m-%d",
@@ -162,7 +163,7 @@ def parse_dates(array: pa.Array, form: str) -> pa.Array:
     >>> parse_dates(pa.array(["31.1.2024", "1.2.2024", "soon"]), "31.01.2024").to_pylist()[::2]
     [datetime.datetime(2024, 1, 31, 0, 0), None]
     """
-    text = as_plain(array)
+    text = pc.replace_substring_regex(as_plain(array), _FRACTION, r"\1")
     dates = pa.nulls(len(text), pa.timestamp("s"))
     for look, how in TEXT_DATES[form].items():
         day = pc.struct_field(pc.extract_regex(text, look), "day").cast(pa.int64())

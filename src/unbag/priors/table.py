@@ -90,6 +90,9 @@ class ClassPriors(Shown):
         errors: Any = None,
         shares_of: SharesOf | None = None,
     ) -> None:
+        if isinstance(values, Mapping) or (bag_ids is None and is_table(values)):
+            remedy = "dicts and tables are read by unbag.ClassPriors.of(priors)."
+            raise invalid("priors", "an array of shares", f"a {type(values).__name__}", remedy)
         shares = as_float_array("priors", detached("priors", values), ndim=2)  # (M, K)
         if shares.size == 0:
             raise invalid("priors", "a table of at least one bag and one class", shares.shape)
@@ -360,12 +363,7 @@ def _check_shares(
             raise invalid("priors", "rows with a positive sum", got)
     elif (off := np.abs(sums - 1)).max() > SUM_TOLERANCE:
         m = int(off.argmax())
-        remedy = "if these are counts, use unbag.ClassPriors.of(priors, normalize=True)."
-        if np.abs(sums - 100).max() < 1:
-            remedy = (
-                "these look like percentages: divide them by 100, or use "
-                "unbag.ClassPriors.of(priors, normalize=True)."
-            )
+        remedy = "percent and counts are read by unbag.ClassPriors.of(priors)."
         got = f"the sum {sums[m]:.8g} for bag {shorten([bag_ids[m]])}"
         raise invalid("priors", "shares that sum to 1 in every bag", got, remedy)
     # Rows that are right but for the last bit stay as they are, so that a copy is an equal one.

@@ -107,16 +107,22 @@ def _grid_choice(results: Results) -> list[Block]:
     if not rows:
         return ["No grid is whole yet."]
     table = pd.DataFrame(rows, columns=["dataset", "setting", "chosen", "best", "worst"])
-    table.insert(4, "chosen less best", table["chosen"] - table["best"])
-    cost = table["chosen less best"]
+    cost = table["chosen"] - table["best"]
     text = (
         "Test error of `u-prr` in percent, trial 0 with a fifth of the rows held out, with the α "
-        f"and s_GA that the label-free error chose out of {len(grid)} cells, and in the best and "
-        f"the worst cell. The choice costs {cost.mean():.2f} points in the mean, at most "
+        f"and s_GA that the label-free error chose out of {len(grid)} cells; in brackets the best "
+        f"and the worst cell. The choice costs {cost.mean():.2f} points in the mean, at most "
         f"{cost.max():.2f}; it is the best cell in {(cost == 0).sum()} of {len(cost)} settings."
     )
-    numbers = list(table)[2:]
-    return [text, table.assign(**table[numbers].map("{:.2f}".format))]
+    numbers = table[["chosen", "best", "worst"]].itertuples(index=False)
+    table["cell"] = [f"{chosen:.2f} ({best:.2f}, {worst:.2f})" for chosen, best, worst in numbers]
+    return [text, _by_setting(table, ["dataset"])]
+
+
+def _by_setting(table: pd.DataFrame, index: list[str]) -> pd.DataFrame:
+    """Put the cells of the settings side by side."""
+    wide = table.pivot_table("cell", index, "setting", "first", fill_value="—", sort=False)
+    return wide.reindex(columns=SETTINGS, fill_value="—").rename_axis(columns=None).reset_index()
 
 
 def _rates(results: Results) -> list[Block]:
@@ -141,16 +147,18 @@ def _rates(results: Results) -> list[Block]:
                 held_out.append((*name, *map(_number, means)))
             elif run.learning_rate != choices.learning_rate:
                 means = trials["error"].mean(), frame["error"][frame["run"] == chosen].mean()
-                cells.append((*name, str(len(trials)), *map(_number, means)))
+                cell = " instead of ".join(map(_number, means))
+                cells.append((name[0], run.method, rate, str(len(trials)), run.setting, cell))
     first = ["dataset", "setting", "method", "learning rate"]
     blocks: list[Block] = []
     if held_out:
         headings = [*first, "label-free error", "test error"]
         blocks.append(pd.DataFrame(held_out, columns=headings))
     if cells:
-        blocks.append("Cells with other learning rates than the chosen one, mean test error:")
-        headings = [*first, "trials", "error", "with the chosen rate"]
-        blocks.append(pd.DataFrame(cells, columns=headings))
+        blocks.append("Mean test error with another learning rate than the chosen one:")
+        index = ["dataset", "method", "learning rate", "trials"]
+        table = pd.DataFrame(cells, columns=[*index, "setting", "cell"])
+        blocks.append(_by_setting(table, index))
     return blocks or ["None are made yet."]
 
 

@@ -68,12 +68,16 @@ def test_an_estimate_above_100_percent_stops(run):
 
 
 @pytest.mark.parametrize(
-    ("right", "reason"),
-    [(0.4, "no better than always answering “a”"), (0.52, "Nothing shows that it")],
+    ("right", "answer", "reason"),
+    [
+        (0.4, "new rows, no better than", "no better than always answering “a”"),
+        (0.52, "It seems right for about 52", "Nothing shows that it"),
+    ],
 )
-def test_a_model_no_better_than_one_class(run, right, reason):
-    status, _, trust, following = answers(run, right=right, rows=300)
+def test_a_model_no_better_than_one_class(run, right, answer, reason):
+    status, good, trust, following = answers(run, right=right, rows=300)
     assert status == "stop"
+    assert answer in good["answer"]
     assert reason in trust["points"][0]
     assert not any("unbag predict" in step for step in following["points"])
 

@@ -56,3 +56,18 @@ def test_bags_that_differ_ask_for_labels_by_hand():
     assert judged.verdict == "use it with care"
     assert any("truth may lie outside" in reason for reason in judged.reasons)
     assert any("by hand" in step for step in judged.next_steps)
+
+
+def test_more_rows_are_not_advised_where_rows_differ_between_bags():
+    rng = np.random.default_rng(0)
+    bag = np.repeat(np.arange(5), 60)
+    X = rng.normal(size=(300, 2)) + (bag == 2)[:, None]
+    zeros = np.rint(60 * (0.9 * THETA[:, 0] + 0.1 * THETA[:, 1])).astype(int)
+    predicted = np.concatenate([[0] * n + [1] * (60 - n) for n in zeros])
+    drifting = evaluate_predictions(predicted, bag, priors=THETA, X=X)
+    assert drifting.row_drift.part > 0
+    judged = judge_model(drifting, inspect(THETA, X=X, bag_ids=bag))
+    assert any("interval of the accuracy is wide" in reason for reason in judged.reasons)
+    assert not any("as many rows" in step for step in judged.next_steps)
+    assert any("by hand" in step for step in judged.next_steps)
+    assert not any("truth may lie outside" in reason for reason in judged.reasons)

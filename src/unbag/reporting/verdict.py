@@ -18,6 +18,10 @@ _STATUSES = ("go", "care", "stop")  # in the order of their weight
 _VERDICTS = {"go": "use it", "care": "use it with care", "stop": "do not use it"}
 _WIDE = 0.05  # half-width of the interval of the accuracy above which it is called wide
 _HAND_LABELS = 100
+_LABEL_SOME = f"Label about {_HAND_LABELS} rows by hand and evaluate with these labels."
+_LEARN_MORE = (
+    "Add bags whose shares differ more, more rows, or columns that tell the classes apart."
+)
 _PREDICT = (
     "Predict new rows with “unbag predict”. Where class shares differ from those here, give the "
     "new ones with --prior."
@@ -133,7 +137,8 @@ def _findings(
 ) -> Iterator[_Finding]:
     if evaluation is not None:
         for warning in evaluation.warnings:
-            yield _Finding("care" if evaluation.trustworthy else "stop", warning)
+            status = "care" if evaluation.trustworthy else "stop"
+            yield _Finding(status, warning, _LABEL_SOME if _has_drift(evaluation) else "")
         yield from _about_accuracy(evaluation)
     for warning in warnings:
         if evaluation is None or warning not in evaluation.warnings:
@@ -146,6 +151,11 @@ def _findings(
             "How good the model is was not estimated.",
             "Keep rows apart from training and evaluate the model on them, with “unbag evaluate”.",
         )
+
+
+def _has_drift(evaluation: Evaluation) -> bool:
+    """Whether intervals reach as far as rows that differ between bags may take the numbers."""
+    return evaluation.row_drift is not None and evaluation.row_drift.part > 0
 
 
 def _about_accuracy(evaluation: Evaluation) -> Iterator[_Finding]:
@@ -163,26 +173,28 @@ def _about_accuracy(evaluation: Evaluation) -> Iterator[_Finding]:
             "stop",
             f"It is no better than always answering “{common}”, which would be right for "
             f"{percent(base)} of the rows.",
-            "Add bags whose shares differ more, more rows, or columns that tell the classes apart.",
+            _LEARN_MORE,
         )
     elif low <= base and evaluation.balanced_accuracy.low <= 1 / len(evaluation.classes):
         yield _Finding(
             "stop",
             "Nothing shows that it tells the classes apart: it is clearly better neither than "
             f"always answering “{common}” (right for {percent(base)}) nor than guessing.",
-            "Add bags whose shares differ more, more rows, or columns that tell the classes apart.",
+            "" if _has_drift(evaluation) else _LEARN_MORE,
         )
     elif low <= base:
         yield _Finding(
             "care",
             f"It is not clearly better than always answering “{common}”: the interval of its "
             f"accuracy includes {percent(base)}.",
-            "Evaluate it on more rows before you rely on it.",
+            "" if _has_drift(evaluation) else "Evaluate it on more rows before you rely on it.",
         )
     half = (high - low) / 2
     if evaluation.trustworthy and half > _WIDE:
         interval = range_text({"low": low, "high": high})
-        yield _Finding("care", f"The interval of the accuracy is wide: {interval}.", _narrow(half))
+        # More rows do not narrow what bags that differ have widened.
+        step = "" if _has_drift(evaluation) else _narrow(half)
+        yield _Finding("care", f"The interval of the accuracy is wide: {interval}.", step)
     recalls = [share_part(e, evaluation.level, len(evaluation.recall)) for e in evaluation.recall]
     outside = [evaluation.classes[k] for k, p in enumerate(recalls) if p and not p["trusted"]]
     if outside:
@@ -204,17 +216,14 @@ def _narrow(half: float) -> str:
 def _about_bags(inspection: Inspection, evaluation: Evaluation | None) -> Iterator[_Finding]:
     for reason in inspection.reasons:
         yield _Finding(inspection.verdict, reason, _BAG_STEPS[inspection.verdict])
-    if inspection.alike is not None and inspection.alike.p_value < ALARM:
-        drift = None if evaluation is None else evaluation.row_drift
-        step = f"Label about {_HAND_LABELS} rows by hand and evaluate with these labels."
-        allowed = drift is not None and drift.part > 0
-        reason = (
-            "The intervals reach as far as rows that differ between bags may take the numbers."
-            if allowed
-            else "The intervals do not allow for rows that differ between bags along with the "
-            "shares, so the truth may lie outside of them."
+    told = evaluation is not None and _has_drift(evaluation)  # by a warning of its own
+    if inspection.alike is not None and inspection.alike.p_value < ALARM and not told:
+        yield _Finding(
+            "care",
+            "The intervals do not allow for rows that differ between bags along with the shares, "
+            "so the truth may lie outside of them.",
+            _LABEL_SOME,
         )
-        yield _Finding("care", reason, step)
     if inspection.alike is None:
         yield _Finding(
             "go",

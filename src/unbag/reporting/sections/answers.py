@@ -64,7 +64,11 @@ def _how_good(sources: Sources) -> Part:
             f"Class “{short(sources.classes[k], 60)}” is found least often: in "
             f"{percent(worst['value'])} of its rows ({range_text(worst)})."
         )
-    return {
-        "answer": f"It is right for about {percent(accuracy['value'])} of new rows.",
-        "points": points,
-    }
+    right = f"right for about {percent(accuracy['value'])} of new rows"
+    if evaluation.accuracy <= share:
+        answer = f"It is {right}, no better than always giving the same answer."
+    elif evaluation.interval[0] <= share:
+        answer = f"It seems {right}, but may be no better than always giving the same answer."
+    else:
+        answer = f"It is {right}."
+    return {"answer": answer, "points": points}

@@ -5,7 +5,7 @@ usage: python -m study.checks coverage [--repeats 2000] [--record FILE.json]
 
 Bags, class priors of a wanted condition number and a confusion matrix are drawn once per case; each
 repeat draws predictions from them and forms the intervals of the accuracy, of the recall of two
-classes and of the macro F1.
+classes and of the macro F1. A run that is stopped goes on from its record.
 """
 
 import datetime
@@ -124,31 +124,30 @@ def measure_case(
     }
 
 
-def measure(repeats: int = 2000) -> Iterator[dict[str, Any]]:
-    cases = []
-    grid = list(itertools.product(SAMPLINGS, SHAPES, CONDITIONS, SIZES, ACCURACIES))
-    start = time.perf_counter()
-    for i, (sampling, shape, condition, size, accuracy) in enumerate(grid):
-        cases.append(
-            measure_case(shape, condition, size, accuracy, sampling, "size-weighted", repeats)
-        )
-        print(
-            f"{i + 1}/{len(grid)}, {time.perf_counter() - start:.0f} s",
-            json.dumps(cases[-1]),
-            flush=True,
-        )
-    inverses = [
-        measure_case(shape, condition, 500, 0.85, sampling, inverse, max(1, repeats // 5))
-        for sampling, shape, condition in itertools.product(SAMPLINGS, SHAPES[1:3], CONDITIONS)
-        for inverse in INVERSES
-    ]
-    yield {
+def measure(repeats: int = 2000, done: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+    """Measure all cases that are not done."""
+    old = done or {}
+    record: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
         "repeats": repeats,
         "level": LEVEL,
-        "cases": cases,
-        "inverses": inverses,
+        "cases": old.get("cases", []),
+        "inverses": old.get("inverses", []),
     }
+    every = itertools.product(SAMPLINGS, SHAPES, CONDITIONS, SIZES, ACCURACIES)
+    others = itertools.product(SAMPLINGS, SHAPES[1:3], CONDITIONS, INVERSES)
+    cases = [(*case, sampling, "size-weighted") for sampling, *case in every]
+    inverses = [(*case, 500, 0.85, sampling, inverse) for sampling, *case, inverse in others]
+    start = time.perf_counter()
+    for name, runs, times in (
+        ("cases", cases, repeats),
+        ("inverses", inverses, max(1, repeats // 5)),
+    ):
+        for case in runs[len(record[name]) :]:
+            record[name].append(measure_case(*case, times))
+            seconds, found = time.perf_counter() - start, json.dumps(record[name][-1])
+            print(f"{seconds:.0f} s, {len(record[name])}/{len(runs)} {found}", flush=True)
+            yield record
 
 
 def table(record: dict[str, Any]) -> str:

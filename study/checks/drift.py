@@ -6,7 +6,7 @@ usage: python -m study.checks drift [--repeats 500] [--record FILE.json]
 The recall of every class differs from bag to bag at random: for each class by itself, or for all
 classes of a bag together (rows of a bag lean towards one prediction). The size is given as the
 ratio of the standard error of the accuracy with drift to that without; at 3.08 an interval of 95 %
-that knows nothing of it covers half as often.
+that knows nothing of it covers half as often. A run that is stopped goes on from its record.
 """
 
 import datetime
@@ -100,17 +100,18 @@ def measure_case(shape: tuple[int, int], ratio: float, kind: str, repeats: int) 
     }
 
 
-def measure(repeats: int = 500) -> Iterator[dict[str, Any]]:
-    """Measure all cases."""
+def measure(repeats: int = 500, done: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+    """Measure all cases that are not done."""
     record: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
         "repeats": repeats,
         "level": LEVEL,
         "rows": ROWS,
-        "cases": [],
+        "cases": (done or {}).get("cases", []),
     }
     start = time.perf_counter()
-    for kind, shape, ratio in itertools.product(KINDS, SHAPES, RATIOS):
+    cases = list(itertools.product(KINDS, SHAPES, RATIOS))
+    for kind, shape, ratio in cases[len(record["cases"]) :]:
         record["cases"].append(measure_case(shape, ratio, kind, repeats))
         print(f"{time.perf_counter() - start:.0f} s", record["cases"][-1], flush=True)
         yield record

@@ -247,8 +247,7 @@ class _Gaussians:
 
     centres: Floats
     sharpness: float
-    priors_: ClassPriors
-    priors: None = None
+    known_priors_: ClassPriors
 
     @property
     def classes_(self) -> NDArray[np.int64]:
@@ -284,7 +283,7 @@ def measure_target(case: TargetCase, repeats: int, seed: int = SEED) -> dict[str
     for _ in range(repeats):
         if case.rows is not None:
             told = rng.multinomial(case.rows, theta) / case.rows
-            model.priors_ = ClassPriors(told, errors=ShareErrors.from_rows(case.rows))
+            model.known_priors_ = ClassPriors(told, errors=ShareErrors.from_rows(case.rows))
         X = draw(np.concatenate([rng.choice(k, case.size, p=row) for row in theta]))
         target = draw(rng.choice(k, case.target, p=shares))
         for i, method in enumerate(methods):

@@ -229,7 +229,7 @@ class Core:
         """Estimate a number of the whole confusion matrix that lies within limits."""
         value = float(metric.value(self.raw, self.pi))
         estimate = Estimate(value, *score_interval(value, *self._overall_path(metric), z, limits))
-        at_pattern = self.inverse.weights(metric.gradient(self.pattern, self.pi))
+        at_pattern = self.inverse.weights(metric.slope(self.pattern, self.pi, self.raw))
         return self.reach(estimate, at_pattern, self.raw, limits)
 
     def errors_beyond_limits(self, metric: Metric) -> float:
@@ -239,13 +239,9 @@ class Core:
 
     def _overall_path(self, metric: Metric) -> tuple[_Floats, _Floats]:
         """Values and variances (G,) of a number along the path."""
-        weights = self.inverse.weights(metric.gradient(self.path, self.pi))
-        at_pattern = self.inverse.weights(metric.gradient(self.pattern, self.pi))
-        # The slope of a number that is no sum over C differs along the path, which does not know
-        # which classes are poor: the larger variance counts. For sums both are the same.
-        variances = np.maximum(
-            self.sample.variance(weights, self.path), self.sample.variance(at_pattern, self.path)
-        )
+        weights = self.inverse.weights(metric.slope(self.path, self.pi, self.raw))
+        at_pattern = self.inverse.weights(metric.slope(self.pattern, self.pi, self.raw))
+        variances = self.sample.variance(weights, self.path)
         return self._usable(metric.value(self.path, self.pi), variances, at_pattern)
 
     def cost(self, cost: _Floats, z: float) -> Estimate:
@@ -277,12 +273,16 @@ class Core:
         path = self._class_path(k)
         pi = self.pi[k]
         column = self.pattern[:, k]
-        by_recall, by_share = metric.partials(column[k], column @ self.pi, pi)
+        # As Metric.slope does for numbers of all classes.
+        estimated = metric.denominator(self.raw[:, k] @ self.pi, pi)
+        part = metric.denominator(column @ self.pi, pi) / estimated
+        by_recall, by_share = (part * d for d in metric.partials(column[k], column @ self.pi, pi))
         at_pattern = by_recall * path.recall_weights + by_share * path.share_weights  # (M, K)
         if name == "predicted_share":  # it varies little along the path: the plain interval
             return self._plain_estimate(value, at_pattern, z)
         recall, share = path.columns[:, k], path.columns @ self.pi  # (G,)
-        by_recall, by_share = (d[:, None] for d in metric.partials(recall, share, pi))
+        part = metric.denominator(share, pi) / estimated
+        by_recall, by_share = ((part * d)[:, None] for d in metric.partials(recall, share, pi))
         if path.matrices is None:  # weights of class k alone are not zero
             weights = by_recall * path.recall_weights[:, k] + by_share * path.share_weights[:, k]
             variances = (weights**2 * path.share_variances).sum(-1)

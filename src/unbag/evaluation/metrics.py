@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 __all__ = ["CLASS_METRICS", "OVERALL_METRICS", "ClassMetric", "Metric", "cost_metric"]
 
 _Floats = NDArray[np.float64]
+_LEAST_SHARE = 1e-3  # of the share of a class, that is predicted as it
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,26 @@ class Metric:
         (C, π) to values (...).
     gradient : callable
         (C, π) to derivatives by C, (..., K, K).
+    denominator : callable, optional
+        (C, π) to what column k of the gradient was divided by, (..., K), for means of ratios.
     """
 
     value: Callable[[_Floats, _Floats], _Floats]
     gradient: Callable[[_Floats, _Floats], _Floats]
+    denominator: Callable[[_Floats, _Floats], _Floats] | None = None
+
+    def slope(self, C: _Floats, pi: _Floats, estimated: _Floats) -> _Floats:
+        """Differentiate at C (..., K, K), where an estimated matrix is what one divides by.
+
+        That an estimated ratio a/b is t says that a − t b is 0, which is linear, and the error of
+        the ratio is that of a − t b over the estimate of b (Fieller, 1954). Where chance makes b
+        small, the ratio is as far off as this says; the b of C would know nothing of it.
+        """
+        gradient = self.gradient(C, pi)
+        if self.denominator is None:
+            return gradient
+        part = self.denominator(C, pi) / self.denominator(estimated, pi)
+        return gradient * part[..., None, :]
 
 
 @dataclass(frozen=True)
@@ -40,10 +57,13 @@ class ClassMetric:
         (r, s, π_k) to values; arrays that broadcast.
     partials : callable
         (r, s, π_k) to the derivatives by r and by s.
+    denominator : callable
+        (s, π_k) to what the function divides by.
     """
 
     function: Callable[[_Floats, _Floats, _Floats], _Floats]
     partials: Callable[[_Floats, _Floats, _Floats], tuple[_Floats, _Floats]]
+    denominator: Callable[[_Floats, _Floats], _Floats] = lambda s, p: np.ones_like(s)  # noqa: ARG005
 
     def value(self, C: _Floats, pi: _Floats) -> _Floats:
         """Values (..., K) of confusion matrices (..., K, K)."""
@@ -77,9 +97,20 @@ def cost_metric(cost: _Floats) -> Metric:
     )
 
 
+def _both_shares(s: _Floats, p: _Floats) -> _Floats:
+    """Denominator of F1; a share that chance takes below zero is none."""
+    return _nonzero(p + np.maximum(s, 0))
+
+
+def _own_share(s: _Floats, p: _Floats) -> _Floats:
+    """Denominator of the precision; one that chance takes below zero is the least there may be."""
+    return np.maximum(_nonzero(s), _LEAST_SHARE * p)
+
+
 _F1 = ClassMetric(
-    lambda r, s, p: 2 * p * r / _nonzero(p + s),
-    lambda r, s, p: (2 * p / _nonzero(p + s), -2 * p * r / _nonzero(p + s) ** 2),
+    lambda r, s, p: 2 * p * r / _both_shares(s, p),
+    lambda r, s, p: (2 * p / _both_shares(s, p), -2 * p * r / _both_shares(s, p) ** 2),
+    _both_shares,
 )
 OVERALL_METRICS: dict[str, Metric] = {
     "accuracy": Metric(lambda C, pi: _recall(C) @ pi, _constant(np.diag)),
@@ -87,7 +118,9 @@ OVERALL_METRICS: dict[str, Metric] = {
         lambda C, _: _recall(C).mean(-1), _constant(lambda pi: np.eye(len(pi)) / len(pi))
     ),
     "macro_f1": Metric(
-        lambda C, pi: _F1.value(C, pi).mean(-1), lambda C, pi: _F1.gradient(C, pi) / len(pi)
+        lambda C, pi: _F1.value(C, pi).mean(-1),
+        lambda C, pi: _F1.gradient(C, pi) / len(pi),
+        lambda C, pi: _both_shares(pi @ C, pi),
     ),
 }
 CLASS_METRICS: dict[str, ClassMetric] = {
@@ -96,8 +129,9 @@ CLASS_METRICS: dict[str, ClassMetric] = {
         lambda r, s, p: (np.ones_like(r), np.zeros_like(s)),  # noqa: ARG005
     ),
     "precision": ClassMetric(
-        lambda r, s, p: p * r / _nonzero(s),
-        lambda r, s, p: (p / _nonzero(s), -p * r / _nonzero(s) ** 2),
+        lambda r, s, p: p * r / _own_share(s, p),
+        lambda r, s, p: (p / _own_share(s, p), -p * r / _own_share(s, p) ** 2),
+        _own_share,
     ),
     "f1": _F1,
     "predicted_share": ClassMetric(

@@ -149,6 +149,42 @@ def test_gradients_of_numbers_a_class(name):
         np.testing.assert_allclose(change / 2e-6, expected, atol=1e-8)
 
 
+ESTIMATED = np.array([[0.8, 0.15, 0.05], [-0.02, 1.03, -0.01], [0.3, 0.1, 0.6]])
+RARE = np.array([0.02, 0.5, 0.48])
+
+
+@pytest.mark.parametrize("name", OVERALL_METRICS)
+def test_slopes_of_overall_numbers_say_exactly_how_far_an_estimate_is_off(name):
+    metric = OVERALL_METRICS[name]
+    slope = metric.slope(CONFUSION, RARE, ESTIMATED)
+    off = metric.value(ESTIMATED, RARE) - metric.value(CONFUSION, RARE)
+    assert (slope * (ESTIMATED - CONFUSION)).sum() == pytest.approx(off, abs=1e-12)
+    gradient = metric.gradient(CONFUSION, RARE)
+    linear = (gradient * (ESTIMATED - CONFUSION)).sum() == pytest.approx(off, abs=1e-12)
+    assert linear == (name != "macro_f1")
+
+
+@pytest.mark.parametrize("name", CLASS_METRICS)
+def test_slopes_of_numbers_a_class_say_exactly_how_far_an_estimate_is_off(name):
+    metric = CLASS_METRICS[name]
+    pairs = [(np.diag(C), RARE @ C) for C in (CONFUSION, ESTIMATED)]
+    (r, s), (estimated_r, estimated_s) = pairs
+    by_recall, by_share = metric.slopes(r, s, RARE, estimated_s)
+    off = metric.value(ESTIMATED, RARE) - metric.value(CONFUSION, RARE)
+    moved = by_recall * (estimated_r - r) + by_share * (estimated_s - s)
+    assert moved == pytest.approx(off, abs=1e-12)
+
+
+def test_a_predicted_share_that_chance_takes_below_zero_counts_as_hardly_any():
+    """0.02 and -0.0199 would add up to a denominator of 0.0001."""
+    C = np.array([[0.5, 0.5], [-0.0303, 1.0303]])
+    pi = np.array([0.02, 0.98])
+    assert pi @ C[:, 0] == pytest.approx(-0.0197, abs=1e-4)
+    assert CLASS_METRICS["f1"].value(C, pi)[0] == pytest.approx(2 * 0.5)
+    assert CLASS_METRICS["precision"].value(C, pi)[0] > 1
+    assert 0 < OVERALL_METRICS["macro_f1"].value(C, pi) < 1.01
+
+
 def test_a_stack_of_matrices_gives_a_stack_of_numbers():
     pi = np.array([0.2, 0.5, 0.3])
     stack = np.stack([CONFUSION, np.eye(3)])

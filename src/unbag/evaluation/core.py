@@ -273,16 +273,14 @@ class Core:
         path = self._class_path(k)
         pi = self.pi[k]
         column = self.pattern[:, k]
-        # As Metric.slope does for numbers of all classes.
-        estimated = metric.denominator(self.raw[:, k] @ self.pi, pi)
-        part = metric.denominator(column @ self.pi, pi) / estimated
-        by_recall, by_share = (part * d for d in metric.partials(column[k], column @ self.pi, pi))
+        estimated = self.pi @ self.raw[:, k]
+        by_recall, by_share = metric.slopes(column[k], column @ self.pi, pi, estimated)
         at_pattern = by_recall * path.recall_weights + by_share * path.share_weights  # (M, K)
         if name == "predicted_share":  # it varies little along the path: the plain interval
             return self._plain_estimate(value, at_pattern, z)
         recall, share = path.columns[:, k], path.columns @ self.pi  # (G,)
-        part = metric.denominator(share, pi) / estimated
-        by_recall, by_share = ((part * d)[:, None] for d in metric.partials(recall, share, pi))
+        slopes = metric.slopes(recall, share, pi, estimated)
+        by_recall, by_share = (slope[:, None] for slope in slopes)
         if path.matrices is None:  # weights of class k alone are not zero
             weights = by_recall * path.recall_weights[:, k] + by_share * path.share_weights[:, k]
             variances = (weights**2 * path.share_variances).sum(-1)

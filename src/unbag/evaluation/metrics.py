@@ -65,6 +65,14 @@ class ClassMetric:
     partials: Callable[[_Floats, _Floats, _Floats], tuple[_Floats, _Floats]]
     denominator: Callable[[_Floats, _Floats], _Floats] = lambda s, p: np.ones_like(s)  # noqa: ARG005
 
+    def slopes(
+        self, r: _Floats, s: _Floats, p: _Floats, estimated_s: _Floats
+    ) -> tuple[_Floats, _Floats]:
+        """Give the partials with the denominator of an estimate, as :meth:`Metric.slope` does."""
+        part = self.denominator(s, p) / self.denominator(estimated_s, p)
+        by_recall, by_share = self.partials(r, s, p)
+        return part * by_recall, part * by_share
+
     def value(self, C: _Floats, pi: _Floats) -> _Floats:
         """Values (..., K) of confusion matrices (..., K, K)."""
         return self.function(_recall(C), pi @ C, pi)

@@ -51,7 +51,7 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def share_text(part: dict[str, Any]) -> str:
-    r"""Write an estimated share; in words where it is not to be trusted.
+    r"""Write an estimated share; in words where it is not to be trusted, without the number.
 
     Examples
     --------
@@ -59,9 +59,13 @@ def share_text(part: dict[str, Any]) -> str:
     '100.0%'
     >>> share_text({"value": 1.3, "trusted": False})
     'above 100%'
+    >>> share_text({"value": 0.6, "trusted": False})
+    'not shown'
     """
     if part["trusted"]:
         return percent(part["value"])
+    if part["value"] is None or 0 <= part["value"] <= 1:
+        return "not shown"
     return "above 100%" if part["value"] > 1 else "below 0%"
 
 

@@ -34,22 +34,32 @@ def render_html(report: dict[str, Any]) -> str:
     if got != (FORMAT, VERSION):
         remedy = "build it with this version of unbag."
         raise invalid("report", f"of format {FORMAT!r}, version {VERSION}", f"{got}", remedy)
+    # Reports of earlier versions lack the sections that they did not know.
+    sections = [section for section in SECTIONS if report.get(section.key) is not None]
     style, script = _file("page.css"), _file("page.js")
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            report=report,
-            sections=[section for section in SECTIONS if report[section.key] is not None],
-            policy=Markup(policy),
-            style=Markup(style),
-            script=Markup(script),
+    try:
+        return (
+            _environment()
+            .get_template("page.html")
+            .render(
+                report=report,
+                sections=sections,
+                policy=Markup(policy),
+                style=Markup(style),
+                script=Markup(script),
+            )
         )
-    )
+    except (jinja2.UndefinedError, KeyError) as error:
+        raise invalid(
+            "report",
+            "with all that this version of unbag puts into one",
+            f"one of another version ({error})",
+            "evaluate the model again with this version.",
+        ) from error
 
 
 def _environment() -> jinja2.Environment:

@@ -133,7 +133,9 @@ def number_part(estimate: Estimate | None) -> Part | None:
     return {"value": float(estimate), "low": estimate.low, "high": estimate.high}
 
 
-def share_part(estimate: Estimate | None, level: float, among: int = 1) -> Part | None:
+def share_part(
+    estimate: Estimate | None, level: float, among: int = 1, *, trusted: bool = True
+) -> Part | None:
     """Value and interval of an estimated share, and whether it is to be trusted.
 
     A share lies in [0, 1], but its estimate may leave it by chance. It is not to be trusted where
@@ -147,6 +149,8 @@ def share_part(estimate: Estimate | None, level: float, among: int = 1) -> Part 
         Of its interval.
     among : int
         How many such estimates the report shows.
+    trusted : bool
+        False where something else speaks against it.
 
     Examples
     --------
@@ -163,4 +167,4 @@ def share_part(estimate: Estimate | None, level: float, among: int = 1) -> Part 
     half_width = value - part["low"] if value > 0.5 else part["high"] - value
     error = half_width / stats.norm.ppf(0.5 + level / 2)
     limit = error * stats.norm.isf(_FALSE_ALARMS / among)
-    return {**part, "trusted": not excess > 0 or bool(excess <= limit)}
+    return {**part, "trusted": trusted and (not excess > 0 or bool(excess <= limit))}

@@ -1,11 +1,12 @@
 """Estimates without labels: overall, for every class, and of the probabilities."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from scipy import stats
 
-from unbag.evaluation import Estimate, Evaluation, LeftInverse
+from unbag.evaluation import Evaluation, LeftInverse
 from unbag.evaluation.misfit import drift_directions
 from unbag.evaluation.report import SHOWN_MOVE
 from unbag.evaluation.row_drift import mixing
@@ -27,7 +28,8 @@ def headline(sources: Sources) -> Part | None:
     most_common = int(np.argmax(evaluation.test_prior))
     metrics = evaluation.probabilities
     roc = None if metrics is None else metrics.roc
-    accuracy = share_part(evaluation.accuracy, evaluation.level)
+    share = partial(share_part, level=evaluation.level, trusted=evaluation.trustworthy)
+    accuracy = share(evaluation.accuracy)
     if accuracy is not None:
         accuracy["trusted"] = evaluation.trustworthy
     return {
@@ -36,9 +38,9 @@ def headline(sources: Sources) -> Part | None:
         "level": evaluation.level,
         "shares_of": evaluation.shares_of,
         "accuracy": accuracy,
-        "balanced_accuracy": share_part(evaluation.balanced_accuracy, evaluation.level),
-        "macro_f1": share_part(evaluation.macro_f1, evaluation.level),
-        "auc": None if roc is None else share_part(roc.auc, evaluation.level),
+        "balanced_accuracy": share(evaluation.balanced_accuracy),
+        "macro_f1": share(evaluation.macro_f1),
+        "auc": None if roc is None else share(roc.auc),
         "cost": number_part(evaluation.cost),
         "log_loss": None if metrics is None else number_part(metrics.log_loss),
         "brier": None if metrics is None else number_part(metrics.brier),
@@ -57,16 +59,20 @@ def confusion(sources: Sources) -> Part | None:
     if evaluation is None:
         return None
     low, high = _cell_intervals(evaluation, sources)
+    share = partial(share_part, level=evaluation.level, among=len(evaluation.classes))
+    recalls = [share(e, trusted=evaluation.trustworthy) for e in evaluation.recall]
     by_class = {
         name: [
-            share_part(e, evaluation.level, among=len(evaluation.classes))
-            for e in getattr(evaluation, name)
+            share(e, trusted=recall is not None and recall["trusted"])
+            for e, recall in zip(getattr(evaluation, name), recalls, strict=True)
         ]
-        for name in ("recall", "precision", "f1", "predicted_share")
+        for name in ("precision", "f1", "predicted_share")
     }
     return {
         "classes": sources.classes,
         "level": evaluation.level,
+        "trusted": evaluation.trustworthy,
+        "recall": recalls,
         "raw": evaluation.confusion,
         "low": low,
         "high": high,
@@ -119,8 +125,7 @@ def groups(sources: Sources) -> Part | None:
     if evaluation is None or evaluation.groups is None:
         return None
 
-    def part(estimates: list[Estimate]) -> list[Part | None]:
-        return [share_part(e, evaluation.level) for e in estimates]
+    share = partial(share_part, level=evaluation.level, trusted=evaluation.trustworthy)
 
     return {
         "classes": sources.classes,
@@ -129,10 +134,10 @@ def groups(sources: Sources) -> Part | None:
             {
                 "group": text(group.group),
                 "rows": group.n_rows,
-                "accuracy": share_part(group.accuracy, evaluation.level),
-                "recall": part(group.recall),
-                "class_share": part(group.class_share),
-                "predicted_share": part(group.predicted_share),
+                "accuracy": share(group.accuracy),
+                "recall": list(map(share, group.recall)),
+                "class_share": list(map(share, group.class_share)),
+                "predicted_share": list(map(share, group.predicted_share)),
             }
             for group in evaluation.groups
         ],

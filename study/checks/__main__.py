@@ -17,6 +17,7 @@ NAMES = (
     "columns",
     "coverage",
     "deep_bags",
+    "defaults",
     "drift",
     "inspection",
     "labelled_rows",

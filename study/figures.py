@@ -285,9 +285,8 @@ FIGURES: dict[str, Figure] = {
             plan.grid_runs,
             _draw_grid,
             15.0,
-            "Label-free error on rows held out, and test error, of `u-prr` by α and s_GA on "
-            f"{plan.DATASET_NAMES[dataset]}, trial 0; framed: what the label-free error chose (not "
-            "in the paper).",
+            "Label-free and test error of `u-prr` by α and s_GA on "
+            f"{plan.DATASET_NAMES[dataset]}, trial 0; framed: the label-free choice.",
         )
         for dataset, spec in plan.STUDY.items()
         if spec.has_grid

@@ -96,9 +96,15 @@ def ablations(results: Results) -> list[Block]:
     table = pd.DataFrame(rows, columns=headings).dropna()
     if table.empty:
         return _NONE
-    numbers = table[headings[-2:]]
-    difference = (numbers["changed"] - numbers["as it is"]).map("{:+.2f}".format)
-    return [table.assign(**numbers.map("{:.2f}".format), difference=difference)]
+    table["cell"] = [
+        f"{changed:.2f} ({changed - whole:+.2f})"
+        for whole, changed in table[headings[-2:]].itertuples(index=False)
+    ]
+    table["where"] = table["dataset"] + ", " + table["setting"]
+    index = ["method", "change"]
+    wide = table.pivot_table("cell", index, "where", "first", fill_value="—", sort=False)
+    text = "Error with the change; in brackets, by how much it is larger than without."
+    return [text, wide.rename_axis(columns=None).reset_index()]
 
 
 def noise(results: Results) -> list[Block]:

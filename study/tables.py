@@ -62,8 +62,8 @@ def legend(results: Results) -> str:
         "First line: test error after the last epoch in percent, mean (sample deviation) over the "
         "trials. **Bold**: the smallest mean of its row, and those that a two-sided t-test at "
         "5 %, paired by trial, does not tell from it. Δ: the drop, how far that error lies above "
-        "the smallest of all epochs. paper: the published mean, bold where it is bold there; diff: "
-        "ours less it. A dash means that there is no run yet."
+        "the smallest of all epochs. paper: the published mean, bold where it is bold there, and in "
+        "brackets ours less it. A dash means that there is no run yet."
     )
     if results.quick:
         epochs = {choices.epochs for choices in results.choices.values()}
@@ -97,8 +97,7 @@ def _cell_text(cell: Any, quick: bool) -> str:
     lines = [
         bold(with_deviation(cell.error_mean, cell.error_std), cell.bold),
         f"Δ {cell.drop_mean:.2f}",
-        paper,
-        f"diff {signed(cell.difference)}",
+        f"{paper} ({signed(cell.difference)})",
     ]
     if cell.grid_trials:
         lines.append(f"grid {cell.grid_mean:.2f}")

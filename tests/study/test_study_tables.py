@@ -176,7 +176,7 @@ def test_missing_cells_are_marked_and_show_the_papers(tmp_path):
     table = paper_table(results, "symmetric")
     assert len(rows_of(table)) == 12
     first = dict(zip(list(table), rows_of(table)[0], strict=True))
-    assert first["prop"] == "**4.50 (0.71)**\nΔ 0.50\npaper **5.80**\ndiff −1.30\n2 trials"
+    assert first["prop"] == "**4.50 (0.71)**\nΔ 0.50\npaper **5.80** (−1.30)\n2 trials"
     assert first["biased"] == "—\npaper 11.54"
     assert (first["dataset"], first["a"]) == ("Pendigits", "0.5")
     assert [row[0] for row in rows_of(paper_table(results, "non-square"))][-1] == "CIFAR-10"
@@ -374,7 +374,7 @@ def test_tables_of_quick_runs_have_only_what_is_there(tmp_path):
     assert len(results.cells) == len(SETTINGS) * len(METHODS)
     text = write_tables(results, "md")
     assert "quick runs of 50 epochs" in text
-    assert "**6.00**<br>Δ 0.00<br>paper **6.01**<br>diff −0.01 |" in text
+    assert "**6.00**<br>Δ 0.00<br>paper **6.01** (−0.01) |" in text
     for absent in ("MNIST", "grid ", "Agreement"):
         assert absent not in text
 

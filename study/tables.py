@@ -62,8 +62,8 @@ def legend(results: Results) -> str:
         "First line: test error after the last epoch in percent, mean (sample deviation) over the "
         "trials. **Bold**: the smallest mean of its row, and those that a two-sided t-test at "
         "5 %, paired by trial, does not tell from it. Δ: the drop, how far that error lies above "
-        "the smallest of all epochs. paper: the published mean, bold where it is bold there, and in "
-        "brackets ours less it. A dash means that there is no run yet."
+        "the smallest of all epochs. paper: the published mean, bold where it is bold there, and "
+        "in brackets ours less it. A dash means that there is no run yet."
     )
     if results.quick:
         epochs = {choices.epochs for choices in results.choices.values()}

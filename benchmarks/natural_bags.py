@@ -77,13 +77,20 @@ def measure(seeds: int = 3) -> Iterator[dict[str, Any]]:
                 break
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                inspected = unbag.inspect(part["theta"], X=part["X"], bag_ids=part["bag"])
-                part["X"] = np.delete(part["X"], list(inspected.bag_features), axis=1)
+                inspected = without_copies(part)
                 for model, predicted in predictions(part, seed):
                     runs.append({"table": name, "split": part_of, "seed": seed, "model": model})
-                    runs[-1] |= _evaluate(part, predicted)
+                    runs[-1] |= {"inspected": inspected} | _evaluate(part, predicted)
                     print(runs[-1], flush=True)
         yield record
+
+
+def without_copies(part: dict[str, Any]) -> float | None:
+    """Leave out columns that tell the bag; give the p-value of ``inspect`` about the others."""
+    found = unbag.inspect(part["theta"], X=part["X"], bag_ids=part["bag"])
+    part["X"] = np.delete(part["X"], list(found.bag_features), axis=1)
+    alike = unbag.inspect(part["theta"], X=part["X"], bag_ids=part["bag"]).alike
+    return None if alike is None else alike.p_value
 
 
 def _evaluate(part: dict[str, Any], predicted: Any) -> dict[str, Any]:
@@ -112,18 +119,65 @@ def _evaluate(part: dict[str, Any], predicted: Any) -> dict[str, Any]:
 
 
 def table(record: dict[str, Any]) -> str:
-    """Markdown of a record."""
+    """Markdown of a record: all groupings in short, and every one of those to judge by."""
     runs = [run for run in record["runs"] if "estimate" in run]
-    titles = {"judge": "Tables to judge by:", "build": "Tables that the rule was built with:"}
+    by_split = {kind: [run for run in runs if run["split"] == kind] for kind in ("judge", "build")}
     refused = len(record["runs"]) - len(runs)
-    lines = []
-    for kind, title in titles.items():
-        lines += [title, "", *_rows([run for run in runs if run["split"] == kind]), ""]
-    lines.append(f"{refused} evaluations were refused for lack of rank.")
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            "| groupings | seeds | inside | inside without rows | median width, points "
+            "| without rows | warns where the truth is inside |",
+            "|---|---|---|---|---|---|---|",
+            *(_summary(kind, own) for kind, own in by_split.items()),
+            "",
+            f"{refused} evaluations were refused for lack of rank.",
+            "",
+            *(sentence for kind, own in by_split.items() for sentence in _misses(kind, own)),
+            "",
+            "Groupings to judge by, one number per seed, in percent:",
+            "",
+            *_rows(by_split["judge"]),
+        ]
+    )
+
+
+def _summary(kind: str, runs: list[dict[str, Any]]) -> str:
+    """One row: how often the truth is inside, and how wide the intervals are."""
+    n = max(len(runs), 1)
+    right = [run for run in runs if _inside(run)]
+    plain = sum(low <= run["truth"] <= high for run in runs for low, high in [run["without_rows"]])
+    width = 100 * _median(run["high"] - run["low"] for run in runs)
+    without = 100 * _median(high - low for low, high in _plain(runs))
+    warned = sum(bool(run["warnings"]) for run in right)
+    return (
+        f"| to {kind} by, {len({run['table'] for run in runs})} "
+        f"| {len({run['seed'] for run in runs})} "
+        f"| {len(right)} of {len(runs)} ({100 * len(right) / n:.0f} %) "
+        f"| {plain} ({100 * plain / n:.0f} %) | {width:.0f} | {without:.0f} "
+        f"| {warned} of {len(right)} |"
+    )
+
+
+def _misses(kind: str, runs: list[dict[str, Any]]) -> list[str]:
+    """Say which narrow intervals miss, and whether anything warns of it."""
+    sentences = []
+    for run in runs:
+        if _inside(run) or run["high"] - run["low"] >= _NARROW:
+            continue
+        p_value = run["inspected"]
+        before = "could not test it" if p_value is None else f"p = {p_value:.2g}"
+        sentences.append(
+            f"- Narrower than {100 * _NARROW:.0f} points, and missed, in those to {kind} by: "
+            f"{run['table']} (seed {run['seed']}, {run['model']}), {100 * run['low']:.1f} to "
+            f"{100 * run['high']:.1f} %, truth {100 * run['truth']:.1f}, "
+            f"{'with' if run['warnings'] else 'without'} a warning of the evaluation; `inspect` "
+            f"before it: {before}."
+        )
+    return sentences
 
 
 def _rows(runs: list[dict[str, Any]]) -> list[str]:
+    """Every grouping and model."""
     lines = [
         "| table | M, K | model | truth | estimates | intervals | without rows | inside | warns |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -140,26 +194,7 @@ def _rows(runs: list[dict[str, Any]]) -> list[str]:
         ]
         shape = f"{own[0]['bags']}, {own[0]['classes']}"
         lines.append(f"| {key[0]} | {shape} | {key[1]} | {' | '.join(columns)} |")
-    plain = [
-        low <= run["truth"] <= high for run, (low, high) in zip(runs, _plain(runs), strict=True)
-    ]
-    missed = [run for run in runs if not _inside(run)]
-    narrow = [run for run in missed if run["high"] - run["low"] < _NARROW]
-    silent = [run for run in narrow if not run["warnings"]]
-    right = [run for run in runs if _inside(run)]
-    names = "".join(f" ({run['table']}, {run['model']}, seed {run['seed']})" for run in silent)
-    return [
-        *lines,
-        "",
-        f"The truth is inside {len(right)} of {len(runs)} intervals "
-        f"({100 * len(right) / max(len(runs), 1):.0f} %), whose median width is "
-        f"{100 * _median(run['high'] - run['low'] for run in runs):.0f} points; without rows it is "
-        f"inside {sum(plain)} ({100 * sum(plain) / max(len(runs), 1):.0f} %), with "
-        f"{100 * _median(high - low for low, high in _plain(runs)):.0f} points. Of {len(missed)} "
-        f"that miss, {len(narrow)} are narrower than {100 * _NARROW:.0f} points, {len(silent)} of "
-        f"them without a warning{names}. Where the truth is inside, "
-        f"{sum(bool(run['warnings']) for run in right)} of {len(right)} have a warning.",
-    ]
+    return lines
 
 
 def _inside(run: dict[str, Any]) -> bool:

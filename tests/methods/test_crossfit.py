@@ -252,8 +252,16 @@ def test_without_balancing_soft_labels_are_plain_posteriors():
     np.testing.assert_allclose(fitting.last().targets, posterior, atol=1e-6)
 
 
+@pytest.mark.parametrize(("d", "expected"), [(7, False), (8, True)])
+def test_mlps_mix_rows_of_many_numbers_in_small_bags(d, expected):
+    rows = np.random.default_rng(0).normal(size=(320, d)).astype(np.float32)
+    small = unbag.Bags(rows, np.arange(320) // 8, np.tile(THETA[:2], (20, 1)))
+    assert crossfitting(small).job.keeps_bags_whole
+    assert crossfitting(small).last().mixup == expected
+
+
 @pytest.mark.parametrize("theta", [WEAK, THETA])
-def test_mlps_mix_rows_only_if_told(theta):
+def test_mlps_do_not_mix_rows_of_large_bags(theta):
     for given, expected in ((None, False), (True, True)):
         fitting = started(make(theta=theta), method=CrossFit(mixup=given))
         assert {replica.mixup for replica in fitting.round()} == {expected}

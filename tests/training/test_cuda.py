@@ -12,10 +12,7 @@ from unbag.training import TestSet, engine
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-    # Remarks of torch's compiler.
-    pytest.mark.filterwarnings(r"ignore:\s*Online softmax is disabled:UserWarning"),
-    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning"),
-    pytest.mark.filterwarnings("ignore:.torch.jit.:DeprecationWarning"),
+    pytest.mark.filterwarnings("default"),  # torch's compiler has many remarks
 ]
 
 K = 3

@@ -1,5 +1,6 @@
 """The steps of cross-fitting for one job: start, rounds, last network."""
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from unbag.methods.smoothing import Smoothing
 from unbag.methods.soft_labels import (
     DESCENT,
     DESCENT_BATCH,
+    MIXUP_NUMBERS,
     has_mirror_images,
     learns_by_descent,
     soft_batch_size,
@@ -95,8 +97,9 @@ class CrossFitting:
         most = self.regime.rounds if settings.rounds is None else settings.rounds
         self.most_rounds = 0 if self.is_pure or not self.kept_out.any() else most
         self.n_accepted = 0
-        # Mixed rows cost accuracy, but help convolutional networks where labels are poor.
-        by_default = self.is_convolutional and is_weak
+        is_wide = math.prod(self.bags.row_shape) >= MIXUP_NUMBERS
+        is_poor = is_weak if self.is_convolutional else job.keeps_bags_whole
+        by_default = is_wide and is_poor
         self.mixup = by_default if settings.mixup is None else bool(settings.mixup)
         self.smoothing = Smoothing(
             settings.adversarial_smoothing,

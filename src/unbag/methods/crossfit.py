@@ -54,8 +54,9 @@ class CrossFit(Method):
     matching : float, optional
         Weight λ of a start by ``matched-likelihood``.
     mixup : bool, optional
-        Whether networks learn from mixtures of two rows. By default only convolutional networks
-        do, with weak shares.
+        Whether networks learn from mixtures of two rows. By default they do where soft labels are
+        poor: convolutional networks with weak shares, and others in bags that are kept whole, if
+        rows have 8 numbers or more.
     adversarial_smoothing : float, optional
         Distance by which rows are moved, as a share of their spread; 0 turns smoothing off. The
         default is 0.2 for MLPs on images, and 0 otherwise.

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from unbag.bags import Bags, make_bags
 from unbag.exceptions import InvalidInputError, MissingBagsWarning
+from unbag.fingerprint import fingerprint
 from unbag.priors import ClassPriors, asymmetric
 
 quick = settings(deadline=None, max_examples=40)
@@ -360,3 +361,24 @@ def test_other_priors_of_the_same_bags():
         bags.with_priors(np.full((3, 2), 0.5))
     with pytest.raises(InvalidInputError, match=r"priors must be a table of the classes 0, 1"):
         bags.with_priors(np.full((2, 4), 0.25))
+
+
+def test_the_fingerprint_is_that_of_the_rows_their_bags_and_the_shares():
+    X, other = np.eye(4), np.eye(4)[::-1]
+    ids, shares = np.array([0, 1, 0, 1]), np.array(THETA)
+    same = fingerprint(Bags(X, ids, shares))
+    assert fingerprint(Bags(X.copy(), ids.tolist(), THETA)) == same
+    others = [
+        Bags(other, ids, shares),
+        Bags(X, 1 - ids, shares),
+        Bags(X, ids, shares[::-1]),
+        Bags(X, ids, shares[:, ::-1]),
+        Bags(X, ids, shares).train_test_split(0.5, random_state=0)[0],
+    ]
+    assert len({same, *map(fingerprint, others)}) == 1 + len(others)
+
+
+def test_a_class_may_be_called_as_the_column_of_rows_is():
+    frame = Bags(np.eye(2), ["a", "b"], ClassPriors(THETA, ["a", "b"], ["rows", "bag"])).to_frame()
+    assert frame.columns.tolist() == ["rows", "rows", "bag"]
+    assert frame.iloc[0].tolist() == [1, 0.8, 0.2]

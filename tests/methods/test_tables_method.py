@@ -19,6 +19,7 @@ from unbag.training import TestSet
 K = 3
 THETA = np.array([[0.6, 0.3, 0.1], [0.1, 0.6, 0.3], [0.3, 0.1, 0.6], [0.2, 0.4, 0.4]])
 SMALL = Tables(rounds=2, trees=20)
+QUICK = Tables(rounds=1, trees=5)  # where it need not be right
 
 
 def rows(n=400, seed=0, spread=3.0):
@@ -40,8 +41,22 @@ def predict(fit, X):
         return fit.module(torch.as_tensor(X)).numpy()
 
 
-def test_it_learns_and_says_so():
-    fit = fit_one(bags_of())
+@pytest.fixture(scope="module")
+def learned():
+    """A fit, and the soft labels that its forests were grown on."""
+    targets, grow = [], Forest._grow
+
+    def watched(self, soft, number):
+        targets.append(soft)
+        return grow(self, soft, number)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Forest, "_grow", watched)
+        return fit_one(bags_of()), targets
+
+
+def test_it_learns_and_says_so(learned):
+    fit, _ = learned
     X, y = rows(seed=1)
     assert (predict(fit, X).argmax(1) == y).mean() > 0.85
     assert (fit.method, fit.settings["trees"], fit.n_epochs) == ("tables", 20, 2)
@@ -65,9 +80,9 @@ def test_random_bags_of_noise_give_the_shares_of_all_rows():
 
 
 def test_shares_that_say_nothing_of_the_rows_are_noticed():
-    X, y = rows(1200)
-    bag = np.arange(1200) // 20
-    theta = np.zeros((60, 3))
+    X, y = rows(600)
+    bag = np.arange(600) // 20
+    theta = np.zeros((30, 3))
     np.add.at(theta, (bag, y), 1 / 20)
     shuffled = np.random.default_rng(0).permutation(theta)
     right, wrong = (fit_one(unbag.Bags(X, bag, shares)) for shares in (theta, shuffled))
@@ -94,34 +109,26 @@ def test_standard_errors_of_shares_leave_room_for_them():
 
 
 def test_the_seed_decides_and_jobs_do_not_disturb_each_other():
-    bags, other = bags_of(), bags_of(seed=2)
-    alone = fit_one(bags, seed=5)
-    jobs = [Job(other, SMALL, seed=6), Job(bags, "prop", epochs=1), Job(bags, SMALL, seed=5)]
+    bags, other = bags_of(120), bags_of(120, seed=2)
+    alone = fit_one(bags, QUICK, seed=5)
+    jobs = [Job(other, QUICK, seed=6), Job(bags, "prop", epochs=1), Job(bags, QUICK, seed=5)]
     together = fit_many(jobs, device="cpu")[2]
     X, _ = rows(50, seed=9)
     np.testing.assert_array_equal(predict(alone, X), predict(together, X))
-    assert not np.array_equal(predict(alone, X), predict(fit_one(bags, seed=6), X))
+    assert not np.array_equal(predict(alone, X), predict(fit_one(bags, QUICK, seed=6), X))
 
 
 def test_weights_of_rows_count():
-    bags = bags_of()
+    bags = bags_of(120)
     weight = np.where(bags.labels == 0, 4.0, 1.0)
-    plain, weighted = fit_one(bags), fit_one(bags, sample_weight=weight)
+    plain, weighted = (fit_one(bags, QUICK, sample_weight=given) for given in (None, weight))
     assert not np.allclose(plain.pooled_prior, weighted.pooled_prior)
     X, _ = rows(50, seed=9)
     assert np.abs(predict(plain, X) - predict(weighted, X)).max() > 0.01
 
 
-def test_soft_labels_have_the_shares_of_the_bags(monkeypatch):
-    seen = []
-    inner = Forest._grow
-    monkeypatch.setattr(
-        Forest,
-        "_grow",
-        lambda self, targets, number: (seen.append(targets), inner(self, targets, number))[1],
-    )
-    bags = bags_of()
-    fit_one(bags)
+def test_soft_labels_have_the_shares_of_the_bags(learned):
+    bags, (_, seen) = bags_of(), learned
     assert len(seen) == 3  # two rounds and the last forest
     for targets in seen:
         for m in range(len(THETA)):
@@ -142,10 +149,10 @@ def test_predictions_out_of_bag_are_by_trees_that_did_not_see_the_row():
 
 
 def test_errors_are_recorded_at_the_end():
-    bags = bags_of(600)
+    bags = bags_of(300)
     train, held_out = bags.train_test_split(0.3, random_state=0)
     X, y = rows(seed=4)
-    fit = fit_one(train, held_out=held_out, test=TestSet(X, y))
+    fit = fit_one(train, QUICK, held_out=held_out, test=TestSet(X, y))
     test, free = fit.history["test_error"], fit.history["label_free_error"]
     assert np.isnan(test[:-1]).all()
     assert np.isnan(free[:-1]).all()
@@ -159,7 +166,7 @@ def test_errors_are_recorded_at_the_end():
 def test_few_bags(theta):
     X, _ = rows(200)
     bags = unbag.Bags(X, np.arange(200) % len(theta), theta)
-    fit = fit_one(bags)
+    fit = fit_one(bags, QUICK)
     assert np.isfinite(predict(fit, X)).all()
     if len(theta) == 1:  # nothing can be learned
         assert (predict(fit, X).argmax(1) == theta[0].argmax()).all()
@@ -170,7 +177,7 @@ def test_a_class_of_no_row_and_bags_of_one_class():
     X, y = rows(300)
     y = np.minimum(y, 1)
     bag = np.where(np.arange(300) < 100, 2, y)
-    fit = fit_one(unbag.Bags(X, bag, theta))
+    fit = fit_one(unbag.Bags(X, bag, theta), QUICK)
     assert (predict(fit, X).argmax(1) != 2).all()
 
 
@@ -189,11 +196,11 @@ def test_a_learner_takes_the_place_of_the_trees(learner):
 
 
 def test_a_model_of_a_table_is_saved_as_numbers(tmp_path):
-    bags = bags_of()
-    clf = unbag.UnbagClassifier(THETA, SMALL, random_state=0).fit(bags.X, bags.bag_ids)
+    bags = bags_of(120)
+    clf = unbag.UnbagClassifier(THETA, QUICK, random_state=0).fit(bags.X, bags.bag_ids)
     again = unbag.load_model(clf.save(tmp_path / "model"))
     np.testing.assert_array_equal(again.predict_proba(bags.X), clf.predict_proba(bags.X))
-    assert (again.method_, again.settings_, again.method) == ("tables", SMALL.settings, SMALL)
+    assert (again.method_, again.settings_, again.method) == ("tables", QUICK.settings, QUICK)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from unbag.methods.sizes import (
     are_pure,
     are_weak,
     choose_batching,
+    kept_out_share,
     matching_batch_size,
     noise_of_shares,
     whole_bag_batch_size,
@@ -32,6 +33,13 @@ def test_defaults_are_in_their_ranges(n):
     assert 20 <= default_epochs(n) <= 100
     assert [default_batch_size(rows) for rows in (5_632, 10**7)] == [563, 2047]
     assert 1e-3 <= default_learning_rate(n) <= 2.1e-3
+
+
+def test_the_ends_of_the_ranges():
+    assert [default_epochs(n) for n in (1, 10**7)] == [100, 20]
+    assert [default_learning_rate(n) for n in (1, 5_120)] == [1e-3, 1e-3]
+    assert default_learning_rate(10**7) == pytest.approx(2e-3, rel=1e-3)
+    assert [kept_out_share(n, 0.1) for n in (1, 800, 10**7)] == [0.3, 0.25, 0.1]
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ from mutants import Mutant, find_mutants
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "unbag"
+_SHARED = ("callbacks", "fingerprint", "summary")  # tests of what several packages do
 # What is slow to import is imported once, before a process is copied for every change.
 _SLOW = ("pandas", "polars", "pyarrow.dataset", "scipy.optimize", "sklearn.ensemble", "torch")
 # A test may compute for so many times its usual seconds and some more, and wait for longer.
@@ -55,7 +56,7 @@ def tests(package: str) -> list[str]:
     """List what pytest is given for all tests of a package."""
     folder = ROOT / "tests"
     own = [folder / package, folder / f"test_{package}.py", *modules(package)]
-    places = [*own, folder / "test_summary.py"]  # it has the results of all packages
+    places = [*own, *(folder / f"test_{name}.py" for name in _SHARED)]
     return [str(p.relative_to(ROOT)) for p in places if p.exists()]
 
 

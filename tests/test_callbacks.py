@@ -91,7 +91,8 @@ def test_networks_that_end_early_are_told_of_no_more():
 def test_tasks_are_stages():
     recorder = Recorder()
     rows = np.repeat(X, 2, 0) + RNG.normal(size=(480, 3))
-    make(method="tables", epochs=None, callbacks=[recorder]).fit(rows, np.repeat(BAGS, 2))
+    method = unbag.methods.Tables(rounds=1, trees=3)
+    make(method=method, epochs=None, callbacks=[recorder]).fit(rows, np.repeat(BAGS, 2))
     assert len({told.stage for told in recorder.of("Stage")}) > 1
     assert len(recorder.of("End")) == 1
 

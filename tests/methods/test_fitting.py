@@ -10,7 +10,18 @@ from small_jobs import make as make_small
 
 import unbag
 from unbag.exceptions import InvalidInputError, RankError
-from unbag.methods import METHODS, UPRR, CrossFit, Job, Method, Prop, fit_many, get_method, rehearse
+from unbag.methods import (
+    METHODS,
+    UPRR,
+    CrossFit,
+    Job,
+    Method,
+    Prop,
+    Tables,
+    fit_many,
+    get_method,
+    rehearse,
+)
 from unbag.models import MLP
 from unbag.objectives import Proportion
 from unbag.training import TestSet, engine
@@ -18,6 +29,7 @@ from unbag.training import TestSet, engine
 K, D = 3, 4
 THETA = unbag.priors.asymmetric(K, 0)
 TINY = {"epochs": 3, "batch_size": 30, "model_options": {"width": 5}}
+QUICK = {name: get_method(name) for name in METHODS} | {"tables": Tables(rounds=1, trees=3)}
 
 
 def rows(n=90, seed=0):
@@ -45,12 +57,12 @@ def test_many_jobs_equal_each_alone():
             make(tall if i % 2 else THETA, seed=i),
             method,
             model=small_mlp,
-            epochs=6,
+            epochs=3,
             batch_size=30,
             learning_rate=10.0 ** -(1 + i % 3),
             seed=i,
         )
-        for i, method in enumerate(METHODS)
+        for i, method in enumerate(QUICK.values())
     ]
     together = fit_many(jobs, device="cpu", precision="float64")
     for job, fit in zip(jobs, together, strict=True):
@@ -70,7 +82,8 @@ def test_the_three_priors(method):
     pi = np.array([0.2, 0.3, 0.5])
     settings = {"epochs": 1, "model": "linear", "model_options": {}}
     given, usual = fit_many(
-        [Job(bags, method, test_prior=pi, **settings), Job(bags, method, **settings)], device="cpu"
+        [Job(bags, QUICK[method], **each, **settings) for each in ({"test_prior": pi}, {})],
+        device="cpu",
     )
     np.testing.assert_allclose(given.pooled_prior, np.array([1, 2, 3]) / 6 @ THETA)
     np.testing.assert_allclose(given.test_prior, pi)
@@ -96,7 +109,7 @@ def test_methods_of_the_rewritten_risk_refuse_what_cannot_be_told_apart():
             with pytest.raises(RankError, match="classes 1, 2 cannot be told apart"):
                 fit_one(bags, method)
         else:
-            others.append(Job(bags, method, epochs=1, model="linear"))
+            others.append(Job(bags, QUICK[method], epochs=1, model="linear"))
     for fit in fit_many(others, device="cpu"):
         assert np.isnan(fit.history["empirical_risk"]).all()
         assert np.isfinite(fit.history["objective"]).all()

@@ -389,3 +389,12 @@ def test_runs_that_share_a_folder_keep_their_checkpoints_apart(tmp_path):
     assert len(kept) == 3  # the start, a round, the last network
     fit_many([other], device="cpu", checkpoint=tmp_path, on_finish=lambda _: None)
     assert set(tmp_path.rglob("*.safetensors")) == kept
+
+
+def test_progress_is_shown_only_to_who_asks(monkeypatch, capsys):
+    monkeypatch.setattr("unbag.progress._EVERY", 0.0)  # else a line per minute
+    job = Job(make(), "prop", **TINY)
+    fit_many([job])
+    assert capsys.readouterr() == ("", "")
+    fit_many([job], verbose=True)
+    assert "so far" in capsys.readouterr().err

@@ -366,6 +366,13 @@ def test_scikit_learns_searches(bags, scorer, search):
     assert np.isfinite(result.cv_results_["mean_test_score"]).all()
 
 
+def test_progress_is_shown_only_to_who_asks(bags, monkeypatch, capsys):
+    monkeypatch.setattr("unbag.progress._EVERY", 0.0)  # else a line per minute
+    for verbose in ({}, {"verbose": True}):
+        run(bags, n_trials=2, **verbose)
+        assert ("so far" in capsys.readouterr().err) == bool(verbose)
+
+
 def test_the_names_of_columns_are_not_lost(bags):
     """Scoring trials warned of rows without names."""
     X = pd.DataFrame(np.asarray(bags.X), columns=[f"f{i}" for i in range(bags.X.shape[1])])

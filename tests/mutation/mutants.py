@@ -30,7 +30,7 @@ _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
 # Texts are not changed: a test that repeats a sentence catches no bug.
 _MESSAGES = ("invalid", "warn", "InvalidInputError", "TypeVar", "getLogger")
 # Guards against what cannot happen, speed, and places for messages: nobody could see a change.
-_UNSEEN = ("copy", "stacklevel", "strict")
+_UNSEEN = ("copy", "deepcopy", "stacklevel", "strict")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import unbag
 from unbag.exceptions import InvalidInputError, TrainingDivergedError
 from unbag.identity import hash_rows
 from unbag.methods import UPRR, CrossFit
-from unbag.selection import accuracy_scorer, likelihood_scorer, tune
+from unbag.selection import DEFAULT_SEARCH, accuracy_scorer, likelihood_scorer, tune
 from unbag.selection.tuning import SCORERS
 
 K, D = 3, 5
@@ -185,6 +185,16 @@ def test_the_default_search_begins_with_the_estimator(bags, scored):
     for trial in result.trials[1:]:
         settings = {"method__alpha", "method__ascent_scale"} & set(trial["params"])
         assert len(settings) == (2 if trial["params"]["method"] == "u-prr" else 0)
+
+
+def test_the_default_search_is_around_the_defaults():
+    usual = {"learning_rate": 1e-3, "method__alpha": 0.7, "method__ascent_scale": 5.0}
+    for name, value in usual.items():
+        low, high = DEFAULT_SEARCH[name][:2]
+        assert value / 20 <= low < value < high <= 20 * value
+    assert DEFAULT_SEARCH["method__alpha"][1] < 1
+    assert DEFAULT_SEARCH["weight_decay"] == (1e-6, 1e-2, "log")
+    assert (min(DEFAULT_SEARCH["dropout"]), max(DEFAULT_SEARCH["dropout"])) == (0, 0.5)
 
 
 def test_the_estimator_as_it_is_given_is_never_given_up(bags, monkeypatch):

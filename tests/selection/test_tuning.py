@@ -119,6 +119,14 @@ def test_trials_are_given_up_after_a_quarter_of_their_epochs(bags, scored, monke
     assert set(first).isdisjoint(whole)
 
 
+def test_trials_are_trained_in_the_precision_of_the_estimator(bags, scored):
+    for precision in ("float32", "float64"):
+        run(bags, make(precision=precision), n_trials=2)
+        dtypes = {str(next(clf.module_.parameters()).dtype) for clf, _ in scored}
+        assert dtypes == {f"torch.{precision}"}
+        scored.clear()
+
+
 def test_the_seed_splits_the_rows_and_is_that_of_every_model(bags, scored):
     one, again, other = (run(bags, n_trials=1, random_state=seed) for seed in (0, 0, 1))
     parts = [(hashes(r.held_out.X), hashes(r.training.X)) for r in (one, again, other)]

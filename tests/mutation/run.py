@@ -41,8 +41,8 @@ SOURCE = ROOT / "src" / "unbag"
 _SHARED = ("callbacks", "fingerprint", "summary")  # tests of what several packages do
 # What is slow to import is imported once, before a process is copied for every change.
 _SLOW = ("pandas", "polars", "pyarrow.dataset", "scipy.optimize", "sklearn.ensemble", "torch")
-# A test may compute for so many times its usual seconds and some more, and wait for longer.
-_SLOWER, _SECONDS, _WALL = 5, 15, 20
+# A test may compute for so many times its usual seconds and some more, and take longer by the clock.
+_SLOWER, _SECONDS, _CLOCK = 5, 15, 4
 _FAILED, _INTERRUPTED = 1, 2  # what pytest returns for a failed test, and for a failed import
 
 
@@ -91,12 +91,11 @@ class Reached:
         return reached
 
 
-def in_process(work: Callable[[], Any], wait: float = 0) -> Any:
+def in_process(work: Callable[[], Any]) -> Any:
     """Run something in a copy of this process; None if it was killed since it took too long."""
     file = Path(tempfile.mkstemp()[1])
     child = os.fork()
     if child == 0:
-        signal.alarm(int(wait))
         quiet = io.StringIO()
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
             result = work()
@@ -119,11 +118,14 @@ class Limited:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         limit = _SLOWER * self.seconds[item.nodeid] + _SECONDS
-        signal.setitimer(signal.ITIMER_PROF, limit)  # its signal ends the process
+        timers = {signal.ITIMER_PROF: limit, signal.ITIMER_REAL: _CLOCK * limit}
+        for timer, seconds in timers.items():
+            signal.setitimer(timer, seconds)  # its signal ends the process
         try:
             return (yield)
         finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
+            for timer in timers:
+                signal.setitimer(timer, 0)
 
 
 def pytest_run(arguments: list[str], *plugins: object) -> int:
@@ -217,8 +219,7 @@ def is_noticed(mutant: Mutant, chosen: list[str], learned: dict[str, Any]) -> bo
         importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
         return {"code": pytest_run(chosen, Limited(learned["seconds"]))}
 
-    usual = sum(learned["seconds"][test] for test in chosen)
-    came = in_process(work, _WALL * (_SLOWER * usual + _SECONDS))
+    came = in_process(work)
     if came is None or came.get("code") in (_FAILED, _INTERRUPTED):
         return True
     if came.get("code"):  # no test was found: by the change, or by a name that pytest cannot find

@@ -41,7 +41,7 @@ SOURCE = ROOT / "src" / "unbag"
 _SHARED = ("callbacks", "fingerprint", "summary")  # tests of what several packages do
 # What is slow to import is imported once, before a process is copied for every change.
 _SLOW = ("pandas", "polars", "pyarrow.dataset", "scipy.optimize", "sklearn.ensemble", "torch")
-# A test may compute for so many times its usual seconds and some more, and take longer by the clock.
+# A test may compute for so many times its usual seconds and some more; by the clock, for longer.
 _SLOWER, _SECONDS, _CLOCK = 5, 15, 4
 _FAILED, _INTERRUPTED = 1, 2  # what pytest returns for a failed test, and for a failed import
 

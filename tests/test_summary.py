@@ -40,8 +40,10 @@ def result(bags, evaluation):
 def test_html_escapes_what_users_named():
     shown = Summary("<i>", ["<u>", "b"], [["<s>", "<q>"]], ["<p>"])._repr_html_()
     assert shown == (
-        "<div><strong>&lt;i&gt;</strong><table><thead><tr><th>&lt;u&gt;</th><th>b</th></tr></thead>"
-        '<tbody><tr><th style="text-align: left">&lt;s&gt;</th><td>&lt;q&gt;</td></tr></tbody>'
+        '<div><strong>&lt;i&gt;</strong><table><thead><tr><th style="text-align: left">&lt;u&gt;</th>'
+        '<th style="text-align: right">b</th></tr></thead>'
+        '<tbody><tr><th style="text-align: left">&lt;s&gt;</th>'
+        '<td style="text-align: right; padding-left: 1em">&lt;q&gt;</td></tr></tbody>'
         "</table><p>&lt;p&gt;</p></div>"
     )
 
@@ -49,7 +51,7 @@ def test_html_escapes_what_users_named():
 def test_long_tables_say_what_is_left_out():
     summary = Summary("many", ["n"], [[i] for i in range(100)])
     assert "40 more rows are not shown" in str(summary)
-    assert "<th>60</th>" not in summary._repr_html_()
+    assert ">60<" not in summary._repr_html_()
 
 
 def test_shares_of_bags(bags):

@@ -54,10 +54,13 @@ class Summary:
         return "\n".join([self.title, *lines, *self._all_sentences()])
 
     def _repr_html_(self) -> str:
-        names = Markup("").join(Markup("<th>{}</th>").format(name) for name in self.columns)
+        names = Markup("").join(
+            Markup('<th style="text-align: {}">{}</th>').format("right" if i else "left", name)
+            for i, name in enumerate(self.columns)
+        )
         rows = Markup("").join(
             Markup('<tr><th style="text-align: left">{}</th>{}</tr>').format(
-                row[0], Markup("").join(Markup("<td>{}</td>").format(cell) for cell in row[1:])
+                row[0], Markup("").join(_cell(cell) for cell in row[1:])
             )
             for row in self._cells()
         )
@@ -76,6 +79,10 @@ class Summary:
         more = len(self.rows) - _MOST_ROWS
         left_out = [f"{more:,} more rows are not shown; to_frame() has all."] if more > 0 else []
         return [*left_out, *self.sentences]
+
+
+def _cell(text: str) -> Markup:
+    return Markup('<td style="text-align: right; padding-left: 1em">{}</td>').format(text)
 
 
 class Shown:

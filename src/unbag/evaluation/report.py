@@ -135,7 +135,7 @@ class Evaluation(Shown):
         """Give all numbers with their intervals, and what speaks for or against them."""
         rows = []
         for name, label, value in self._estimates():
-            shown = name.replace("_", " ") + ("" if label is None else f" of {label}")
+            shown = _in_words(name) + ("" if label is None else f" of {label}")
             interval = (value.low, value.high) if self.trustworthy else (math.nan, math.nan)
             rows.append((shown, *map(_shown, (value, *interval))))
         title = f"Evaluation without labels: {self.n_rows:,} rows in {self.n_bags} bags"
@@ -183,13 +183,17 @@ class Evaluation(Shown):
         withheld = "not to be trusted"
         lines = [
             f"{self.n_rows:,} rows in {self.n_bags} bags, {known}; {self.level:.0%} intervals",
-            *(line(name.replace("_", " "), getattr(self, name)) for name in names),
+            *(line(_in_words(name), getattr(self, name)) for name in names),
             *(line(name, value) for name, value in zip(recalls, self.recall, strict=True)),
             *(line(f"accuracy of {g.group}", g.accuracy) for g in self.groups or ()),
             *(f"warning: {warning}" for warning in self.warnings),
             *(f"note: {note}" for note in self.notes),
         ]
         return "\n".join(lines)
+
+
+def _in_words(name: str) -> str:
+    return name.replace("_", " ").replace("f1", "F1")
 
 
 def _shown(value: float) -> str:

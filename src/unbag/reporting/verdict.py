@@ -192,8 +192,9 @@ def _about_accuracy(evaluation: Evaluation) -> Iterator[_Finding]:
     half = (high - low) / 2
     if evaluation.trustworthy and half > _WIDE:
         interval = range_text({"low": low, "high": high})
-        # More rows do not narrow what bags that differ have widened.
-        step = "" if _has_drift(evaluation) else _narrow(half)
+        # More rows do not narrow what bags that differ have widened, nor make a model better.
+        useless = _has_drift(evaluation) or evaluation.accuracy <= base
+        step = "" if useless else _narrow(half)
         yield _Finding("care", f"The interval of the accuracy is wide: {interval}.", step)
     recalls = [share_part(e, evaluation.level, len(evaluation.recall)) for e in evaluation.recall]
     outside = [evaluation.classes[k] for k, p in enumerate(recalls) if p and not p["trusted"]]
@@ -207,9 +208,11 @@ def _about_accuracy(evaluation: Evaluation) -> Iterator[_Finding]:
 
 
 def _narrow(half: float) -> str:
+    times = (half / _WIDE) ** 2
+    shown = f"{times:.1f}" if times < 10 else f"{times:,.0f}"
     return (
-        f"For ± {100 * _WIDE:.0f} points, evaluate it on about {(half / _WIDE) ** 2:.2g} times as "
-        "many rows of these bags."
+        f"For ± {100 * _WIDE:.0f} points, evaluate it on about {shown} times as many rows of "
+        "these bags."
     )
 
 

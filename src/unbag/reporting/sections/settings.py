@@ -14,7 +14,7 @@ __all__ = ["citation", "data", "hyperparameters", "versions"]
 _NOT_SHOWN = {"priors", "method", "verbose", "checkpoint"}
 _OF_NETWORKS = {
     *("model", "depth", "width", "dropout", "loss", "batching", "batch_size", "effort", "epochs"),
-    *("learning_rate", "weight_decay", "early_stopping", "n_iter_no_change"),
+    *("learning_rate", "backbone_rate", "weight_decay", "early_stopping", "n_iter_no_change"),
     *("validation_fraction", "warm_start", "standardize", "precision", "device"),
 }
 _SHOWN_IF_GIVEN = {"learner", "time_limit", "callbacks"}  # None leaves nothing to choose

@@ -40,7 +40,8 @@ def result(bags, evaluation):
 def test_html_escapes_what_users_named():
     shown = Summary("<i>", ["<u>", "b"], [["<s>", "<q>"]], ["<p>"])._repr_html_()
     assert shown == (
-        '<div><strong>&lt;i&gt;</strong><table><thead><tr><th style="text-align: left">&lt;u&gt;</th>'
+        "<div><strong>&lt;i&gt;</strong><table><thead><tr>"
+        '<th style="text-align: left">&lt;u&gt;</th>'
         '<th style="text-align: right">b</th></tr></thead>'
         '<tbody><tr><th style="text-align: left">&lt;s&gt;</th>'
         '<td style="text-align: right; padding-left: 1em">&lt;q&gt;</td></tr></tbody>'

@@ -110,6 +110,7 @@ def test_pandas_files_with_an_index(tmp_path):
             "Every row sums to 100: the numbers are read as percent",
         ),
         ("g,a,b\nx,30%,70%\ny,60%,40%\n", "g", "Every row has percent signs: the numbers are read"),
+        ("g,a,b\nx,3,7\ny,6,4\n", "g", "All numbers are whole, and rows sum to 10: they"),
         ("g,a,b\nx,3,7\ny,60,41\n", "g", "All numbers are whole, and rows sum to 10 to 101: they"),
         (
             "g,a,b\nx,0.301,0.7\ny,0.6,0.4\n",

@@ -1,5 +1,7 @@
 """The three answers: for a good, a doubtful and a hopeless model."""
 
+import re
+
 import numpy as np
 import pytest
 from small_run import without_history
@@ -53,6 +55,11 @@ def test_few_rows_ask_for_care_and_for_more_rows(run):
     assert status == "care"
     assert "interval of the accuracy is wide: 8" in trust["points"][0]
     assert "evaluate it on about 2.4 times as many rows" in following["points"][0]
+
+
+def test_of_an_estimate_a_little_above_100_percent_the_interval_is_told(run):
+    _, good, _, _ = answers(run, right=1.0, shift=0.01, rows=300)
+    assert re.fullmatch(r"It is right for 9\d\.\d% to 100\.0% of new rows\.", good["answer"])
 
 
 def test_an_estimate_above_100_percent_stops(run):

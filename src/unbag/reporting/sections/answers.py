@@ -64,7 +64,9 @@ def _how_good(sources: Sources) -> Part:
             f"Class “{short(sources.classes[k], 60)}” is found least often: in "
             f"{percent(worst['value'])} of its rows ({range_text(worst)})."
         )
-    right = f"right for about {percent(accuracy['value'])} of new rows"
+    is_possible = 0 <= evaluation.accuracy <= 1
+    about = f"about {percent(accuracy['value'])}" if is_possible else range_text(accuracy)
+    right = f"right for {about} of new rows"
     if evaluation.accuracy <= share:
         answer = f"It is {right}, no better than always giving the same answer."
     elif evaluation.interval[0] <= share:

@@ -87,9 +87,9 @@ def tell_unit(
     whole = (values == np.round(values)).all() and (sums == 100).mean() < 0.5
     if whole and not percent_signs:
         low, high = sums.min(), sums.max()
-        total = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        shown = f"{low:g}" if low == high else f"{low:g} to {high:g}"
         note = (
-            f"All numbers are whole, and rows sum to {total}: they are read as counts, "
+            f"All numbers are whole, and rows sum to {shown}: they are read as counts, "
             "and divided by the sum of their row."
         )
         return "counts", [note]

@@ -193,6 +193,7 @@ def agreement(results: Results) -> list[Block]:
 def _agreement_by_dataset(results: Results, cells: pd.DataFrame) -> pd.DataFrame:
     near = _share(cells["near"], ["method", "dataset"]).unstack("dataset")
     table = near.reindex(index=METHODS, columns=list(results.choices)).fillna("0 of 0")
+    table = table.replace(" of ", "/", regex=True)
     table.index = [f"`{method}`" for method in METHODS]
     return with_index(table.rename(columns=DATASET_NAMES), "near, by dataset")
 

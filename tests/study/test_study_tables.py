@@ -198,7 +198,7 @@ def test_agreement_is_within_points_or_deviations(tmp_path):
     )
     _, table, by_dataset = agreement(Results(tmp_path))
     assert list(by_dataset) == ["near, by dataset", "Pendigits"]
-    assert rows_of(by_dataset)[:2] == [("`biased`", "1 of 2"), ("`prop`", "1 of 1")]
+    assert rows_of(by_dataset)[:2] == [("`biased`", "1/2"), ("`prop`", "1/1")]
     rows = {row[0]: row[1:] for row in rows_of(table)}
     assert rows["`prop`"] == ("1 of 1", "+2.15", "1, 0", "")
     assert rows["`u-prr`"] == ("0 of 1", "+1.55", "1, 0", "")

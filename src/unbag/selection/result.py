@@ -48,17 +48,14 @@ class TuningResult(Shown):
         """Give the trials, best first, and the evaluation of the chosen model."""
         ended = [trial for trial in self.trials if trial["score"] is not None]
         ended.sort(key=lambda trial: -trial["score"])
-        rows = [
-            (trial["number"], f"{trial['score']:.4f}", trial["state"], _settings_text(trial))
-            for trial in ended
-        ]
+        rows = [(t["number"], f"{t['score']:.4f}", _settings_text(t)) for t in ended]
         title = f"{len(self.trials)} trials; the best score is {self.best_score:.4f}"
         accuracy = self.evaluation.accuracy
         sentence = (
-            f"On rows that chose nothing the accuracy is {accuracy:.1%} ({accuracy.low:.1%} to "
-            f"{accuracy.high:.1%}), estimated without labels."
+            f"On rows that chose nothing the accuracy is {min(accuracy, 1):.1%} "
+            f"({accuracy.low:.1%} to {accuracy.high:.1%}), estimated without labels."
         )
-        columns = ("trial", "score", "state", "settings")
+        columns = ("trial", "score", "settings")
         return Summary(title, columns, rows, [sentence, *self.evaluation.warnings])
 
     def to_frame(self) -> Any:
@@ -80,4 +77,7 @@ class TuningResult(Shown):
 
 
 def _settings_text(trial: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in trial["params"].items()) or "as given"
+    def shown(value: Any) -> str:
+        return f"{value:.3g}" if isinstance(value, float) else repr(value)
+
+    return ", ".join(f"{n}={shown(v)}" for n, v in trial["params"].items()) or "as given"

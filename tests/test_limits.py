@@ -11,7 +11,8 @@ from unbag import ids, validation
 from unbag.estimator import description, folder
 from unbag.exceptions import InvalidInputError
 from unbag.io import TableFiles, csv_text, numeric, packed, read_rows
-from unbag.schema import SchemaError, convert
+from unbag.priors import ClassPriors, table
+from unbag.schema import SchemaError, convert, decode
 from unbag.validation import invalid
 from unbag.workflow import config
 
@@ -34,9 +35,11 @@ STATED = {
         f"{folder._MAX_HEADER // MIB} MiB, {folder._MAX_TENSORS:,} tensors"
     ),
     "weights": "half of the machine's memory; every shape must fit what `model.json` implies",
+    "lists and objects in one another, in these files": "what Python allows, 1,000 by default",
     "layers of a network": f"{LAYERS:,}",
     "units of a layer, values of a row": "2³¹ − 1",
-    "bag ids and class names in class shares": f"{ids.LONGEST_ID:,} characters each",
+    "bag ids and class names": f"{ids.LONGEST_ID:,} characters each",
+    "classes": f"{table.MOST_CLASSES:,}",
     "one row of a CSV file": f"{csv_text.BLOCK // MIB} MiB",
     "large content of `.npz`, `.gz` and `.xlsx`": f"at most {packed.MAX_EXPANSION} times larger "
     "than the file",
@@ -68,6 +71,29 @@ def test_a_config_file_of_a_stranger(tmp_path):
     """Nothing is parsed but one line: a parser would need gigabytes for this key."""
     (tmp_path / "config.toml").write_text("a." * 500_000 + 'b = 1\nbag = "x"\n')
     assert config.text_option(tmp_path / "config.toml", "bag") == "x"
+
+
+def test_nesting():
+    assert decode(b"[" * 500 + b"]" * 500, list)
+    with pytest.raises(SchemaError, match="nested too deeply"):
+        decode(b"[" * 1001 + b"]" * 1001, list)
+
+
+def test_classes():
+    names = np.arange(table.MOST_CLASSES + 1)
+    ClassPriors(np.eye(2, len(names) - 1), classes=names[1:])
+    with pytest.raises(InvalidInputError, match="at most 1,000 classes, got 1,001"):
+        ClassPriors(np.eye(2, len(names)), classes=names)
+
+
+def test_ids_and_the_space_they_take():
+    """In an array of texts of numpy, each takes the space of the longest."""
+    names = ["x" * ids.LONGEST_ID, *map(str, range(2000))]
+    shares = ClassPriors(np.full((len(names), 2), 0.5), names)
+    assert shares.bag_ids.nbytes < 1e5
+    assert ClassPriors([[0.5, 0.5]] * 2, ["north", "s"]).bag_ids.dtype == "<U5"
+    with pytest.raises(InvalidInputError, match="10,000 characters each, got one of 10,001"):
+        ClassPriors([[0.5, 0.5]], ["x" * (ids.LONGEST_ID + 1)])
 
 
 @pytest.mark.parametrize(("depth", "width"), [(LAYERS + 1, 1), (1, 2**31)])

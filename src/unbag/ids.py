@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 _PART = 1 << 20
+_SMALL = 1 << 20  # characters of an array of ids
 ID_KINDS = ("bool", "int", "float", "str", "date", "zoned date")
 LONGEST_ID = 10_000  # characters
 _SOURCE = "the rows have"  # how a message names what the ids are of
@@ -60,11 +61,19 @@ def id_array(name: str, values: Any) -> NDArray[Any]:
 
 
 def natural_ids(ids: NDArray[Any]) -> NDArray[Any]:
-    """Give ids of one kind that kind's dtype; dates without a time of day become whole days."""
+    """Give ids of one kind that kind's dtype; dates without a time of day become whole days.
+
+    Texts stay objects where a few of them are much longer than the others: in an array of texts,
+    each takes the space of the longest.
+    """
     keys = [_id_key(value) for value in ids]
     kinds = {key[0] if key else None for key in keys}
     if len(kinds) != 1 or not kinds <= {"bool", "int", "float", "str", "date"}:
         return ids
+    if kinds == {"str"}:
+        lengths = [len(key[1]) for key in keys if key]
+        if max(lengths) * len(lengths) > max(_SMALL, 4 * sum(lengths)):
+            return np.array([key[1] for key in keys if key], dtype=object)
     natural = np.array([key[1] for key in keys if key])
     if kinds == {"date"} and (natural == (days := natural.astype("datetime64[D]"))).all():
         return days

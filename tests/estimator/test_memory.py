@@ -47,6 +47,10 @@ def many_ids(path):
     described(path, bags={"kind": "str", "values": ["a"] * (BIG // 4)})
 
 
+def one_id(path):
+    described(path, bags={"kind": "str", "values": ["x" * BIG, "b"]})
+
+
 def many_numbers(path):
     described(path, output_prior=[0] * (BIG // 2))
 
@@ -96,7 +100,7 @@ def write_weights(path, data):
     described(path, files={"model.safetensors": digest})
 
 
-KINDS = [many_ids, many_numbers, many_names, many_keys, one_text, many_lists, long_header,
+KINDS = [many_ids, one_id, many_numbers, many_names, many_keys, one_text, many_lists, long_header,
          many_tensors, large_weights, wide]  # fmt: skip
 
 

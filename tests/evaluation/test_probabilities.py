@@ -215,3 +215,13 @@ def test_intervals_are_students_with_unbiased_variances():
     expected = (losses.mean() - half, losses.mean() + half)
     assert report.log_loss.interval == pytest.approx(expected)
     assert half > 1.05 * stats.norm.ppf(0.95) * error
+
+
+def test_drift_of_a_bag_whose_predictions_cannot_vary():
+    """Its drift is not a number of times the chance in its predictions, of which there is none."""
+    theta = [[1.0, 0.0], [0.26, 0.74], [0.18, 0.82], [0.08, 0.92]]
+    chances = np.random.default_rng(0).dirichlet(np.ones(2), 6)
+    bag, predicted = np.array([0, 1, 2, 3, 2, 2]), np.array([0, 1, 0, 1, 1, 0])
+    found = evaluate_predictions(predicted, bag, priors=theta, probabilities=chances)
+    assert found.misfit.drift > 0
+    json.dumps(found.to_dict(), allow_nan=False)

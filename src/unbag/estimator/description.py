@@ -10,6 +10,7 @@ from msgspec import Meta, Struct, field
 from numpy.typing import NDArray
 
 from unbag.exceptions import InvalidInputError
+from unbag.ids import check_length
 from unbag.priors import SharesOf
 from unbag.schema import SchemaError, convert
 from unbag.validation import invalid, shorten
@@ -48,7 +49,6 @@ NOT_PLAIN = ("loss", "model", "random_state", "learner")  # may be objects that 
 _TEXTS = ("method", "loss", "model", "batching", "effort", "device", "precision")
 _TEXTS_OR_NONE = ("learner",)
 _FLAGS = ("early_stopping", "standardize", "warm_start", "verbose")
-_MAX_ID_CHARACTERS = 1 << 27  # of an array of ids, in which each takes the space of the longest
 
 Text = Annotated[str, Meta(max_length=1000)]
 Number = int | float | None
@@ -123,10 +123,7 @@ class Ids(Struct, forbid_unknown_fields=True):
             except (KeyError, ValueError, OverflowError) as error:
                 allowed = f"ids of the kinds {shorten(_KINDS, limit=10)}"
                 raise invalid(name, allowed, f"a wrong id {i} ({error})") from None
-        longest = max((len(v) for v in ids if isinstance(v, str)), default=0)
-        if longest * len(ids) > _MAX_ID_CHARACTERS:
-            got = f"{len(ids):,} ids, one of {longest:,} characters"
-            raise invalid(name, f"an array of at most {_MAX_ID_CHARACTERS:,} characters", got)
+        check_length(name, ids)  # before they are copied
         return ids
 
 

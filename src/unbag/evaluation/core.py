@@ -37,7 +37,7 @@ __all__ = ["Core"]
 _Floats = NDArray[np.float64]
 _ROUGH_PART = 0.25  # simulated: none covers 1 to 3 points less, all of it 1 to 3 points more
 _PROJECTION_STEPS = 500
-_SMALLEST = 1e-300
+_LEAST_VARIANCE = 1e-6  # of the prediction for a row; drift over none at all would be infinite
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +201,7 @@ class Core:
         """Variance by drift of a bag's shares of predictions over that of one row, (M,)."""
         covariance = self.sample.prediction_covariance(self.projected["confusion"])
         alone = np.trace(covariance, axis1=1, axis2=2)
-        return np.asarray(self.sample.drift_in_shares().sum(1) / np.maximum(alone, _SMALLEST))
+        return np.asarray(self.sample.drift_in_shares().sum(1) / np.maximum(alone, _LEAST_VARIANCE))
 
     def tolerated_drift(self, move: float) -> dict[str, Any]:
         """Drift between bags that would move each number by this much, one standard deviation.

@@ -9,24 +9,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from unbag.drawing import draw_shares
 from unbag.exceptions import RankError
-from unbag.ids import IdIndex, id_array, index_ids, match_ids, natural_ids
+from unbag.ids import IdIndex, check_length, id_array, index_ids, match_ids, natural_ids
 from unbag.priors.errors import SHARES_OF, GivenErrors, ShareErrors, SharesOf
 from unbag.priors.frames import read_frame
 from unbag.priors.units import refuse_totals, tell_unit
 from unbag.summary import Shown, Summary, data_frame
-from unbag.validation import (
-    as_float_array,
-    check_choice,
-    detached,
-    invalid,
-    is_table,
-    shorten,
-)
+from unbag.validation import as_float_array, check_choice, detached, invalid, is_table, shorten
 
 __all__ = ["RANK_TOLERANCE", "ClassPriors"]
 
 SUM_TOLERANCE = 1e-6  # shares written with seven digits still pass
 RANK_TOLERANCE = 1e-10  # relative to the largest singular value
+MOST_CLASSES = 1000  # what is known of K classes takes K² numbers, and some of it K³ steps
 
 
 @final
@@ -96,6 +90,8 @@ class ClassPriors(Shown):
         shares = as_float_array("priors", detached("priors", values), ndim=2)  # (M, K)
         if shares.size == 0:
             raise invalid("priors", "a table of at least one bag and one class", shares.shape)
+        if (k := shares.shape[1]) > MOST_CLASSES:
+            raise invalid("priors", f"shares of at most {MOST_CLASSES:,} classes", f"{k:,}")
         ids, index = _names("bag_ids", bag_ids, shares.shape[0])
         names, class_index = _names("classes", classes, shares.shape[1])
         shares = _check_shares(shares, ids, names, normalize)
@@ -341,9 +337,11 @@ def _again(
 
 def _names(name: str, given: Any, count: int) -> tuple[NDArray[Any], IdIndex]:
     """Check the names of an axis of Θ; return them and the position of each."""
-    ids = np.arange(count) if given is None else natural_ids(id_array(name, given)).copy()
+    ids = np.arange(count) if given is None else id_array(name, given)
     if len(ids) != count:
         raise invalid(name, f"{count} ids, as the priors' shape tells", len(ids))
+    check_length(name, ids)
+    ids = natural_ids(ids).copy()
     return ids, index_ids(name, ids)
 
 

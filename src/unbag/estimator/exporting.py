@@ -125,6 +125,7 @@ def _check(onnxruntime: Any, path: Path, rows: NDArray[Any], expected: NDArray[A
     """Compare the file with the classifier, many rows at a time and one."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors alone
+    options.intra_op_num_threads = 1  # starting others ends the process where memory runs out
     try:
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         outputs = [

@@ -17,6 +17,7 @@ from sklearn.model_selection import train_test_split
 from unbag.bags import Bags, make_bags
 from unbag.estimator import UnbagClassifier
 from unbag.evaluation import label_free_accuracy
+from unbag.files import new_file, new_folder
 from unbag.methods import UPRR, Fit, Job, fit_many
 from unbag.priors import asymmetric, symmetric
 from unbag.training import TestSet
@@ -142,7 +143,8 @@ def plot_history(histories: dict[str, History], path: str | Path) -> None:
         axes.grid(alpha=0.25)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
+    with new_file(Path(path)) as temporary:
+        figure.savefig(temporary, dpi=150)
     pyplot.close(figure)
 
 
@@ -157,7 +159,12 @@ def write_files(folder: str | Path, *, seed: int = 0) -> list[Path]:
     place = Path(folder)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise invalid("files", "a new or empty folder", str(place))
-    place.mkdir(parents=True, exist_ok=True)
+    with new_folder(place, FILES, FILES[-1]) as new:
+        _write_files(new, seed)
+    return [place / name for name in FILES]
+
+
+def _write_files(place: Path, seed: int) -> None:
     X, y = load_digits(return_X_y=True)
     theta = symmetric(n_classes=10, a=0.6)
     bags = make_bags(
@@ -186,7 +193,6 @@ def write_files(folder: str | Path, *, seed: int = 0) -> list[Path]:
     _write_csv(place / "shares.csv", ["district", *_NAMES], shares)
     truth = ([ids[i], _NAMES[y[i]]] for i in np.concatenate([rows, more]))
     _write_csv(place / "truth.csv", ["id", "digit"], truth)
-    return [place / name for name in FILES]
 
 
 def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -1,5 +1,6 @@
 """A model as a function of batches of every kind, which other processes can call."""
 
+import os
 import pickle
 
 import numpy as np
@@ -144,3 +145,17 @@ def test_what_mlflow_calls(small_files):
         served.predict(frame, {"prior": 1})
     text = (small_files / "model" / "MLmodel").read_text()
     assert "\n    loader_module: unbag.mlflow\n" in text
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs links and pipes")
+@pytest.mark.parametrize("kind", ["a link", "a pipe"])
+def test_files_that_are_not_of_the_model_are_not_read(tmp_path, kind):
+    """A stranger's link would put another file of the user into every pickle."""
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    priors = {"a": [0.8, 0.2], "b": [0.3, 0.7]}
+    clf = unbag.UnbagClassifier(priors, method="prop", epochs=1, width=8)
+    folder = clf.fit(X, np.repeat(["a", "b"], 30)).save(tmp_path / "model")
+    (tmp_path / "secret").write_text("a word that nobody knows")
+    planted = folder / "encoding.json"
+    planted.symlink_to(tmp_path / "secret") if kind == "a link" else os.mkfifo(planted)
+    assert b"nobody knows" not in pickle.dumps(unbag.predictor(folder))

@@ -180,9 +180,9 @@ def class_column(classes: NDArray[Any], index: NDArray[np.int64]) -> pa.Dictiona
 
 def _read(folder: Path, module: nn.Module | ModuleFactory | None) -> _Files:
     """Read the files of a model that can be loaded."""
-    load_model(folder, module)
-    names = (DESCRIPTION, WEIGHTS, ENCODING)
-    return tuple((name, (folder / name).read_bytes()) for name in names if (folder / name).exists())
+    has_encoding = load_model(folder, module).encoding_ is not None
+    names = (DESCRIPTION, WEIGHTS, *[ENCODING] * has_encoding)  # no other file is the model's
+    return tuple((name, (folder / name).read_bytes()) for name in names)
 
 
 @lru_cache(maxsize=2)

@@ -10,6 +10,7 @@ import re
 import sqlite3
 import stat
 import sys
+import tempfile
 import warnings
 from contextlib import ExitStack
 from pathlib import Path
@@ -435,6 +436,26 @@ def test_a_link_to_itself_as_output(command):
 def test_a_closed_standard_output(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     say("nothing")
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_link_to_another_file_system_as_output(tmp_path):
+    """Work lies where the result will, so that it can be renamed."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("needs two file systems")
+    with tempfile.TemporaryDirectory(dir=memory) as place:
+        Path("new").symlink_to(Path(place, "model"))
+        fit()
+        fit(overwrite=True)
+        assert Path("new").is_symlink()
+        assert [path.name for path in Path(place).iterdir()] == ["model"]
+        for name in ("new.csv", "new.html", "new.onnx"):
+            Path(name).symlink_to(Path(place, name))
+        predict_files("new", "other.parquet", output="new.csv", overwrite=True)
+        evaluate_files("new", "other.parquet", report="new.html", overwrite=True)
+        assert run("export new --output new.onnx --overwrite").exit_code == 0
+        assert [path.name for path in Path(place).iterdir()] == ["model"]
 
 
 def test_fit_into_the_current_folder(folder, monkeypatch):

@@ -4,11 +4,12 @@ usage: python benchmarks/distributed.py [--record FILE.json] [--kills 10] [--ray
        python benchmarks/distributed.py --device cuda [--backend gloo] [--record FILE.json]
        python benchmarks/distributed.py --table FILE.json
 
-Weights after three epochs on 1, 2 and 4 processes; the same where PyTorch's
-DistributedDataParallel averages the gradients of every process's own batch; through Ray's
-TorchTrainer, where PYTHON can import ray; a fit of four processes, one of which is killed at a
-random moment, started again with two; and the time of a step. With a GPU, two processes share it.
-Parts that are not measured again (--parts) stay in the record.
+Weights after three epochs on 1, 2 and 4 processes, of the default network and of one with smooth
+units (SiLU); the same where PyTorch's DistributedDataParallel averages the gradients of every
+process's own batch; through Ray's TorchTrainer, where PYTHON can import ray; a fit of four
+processes, one of which is killed at a random moment, started again with two; and the time of a
+step. With a GPU, two processes share it. Parts that are not measured again (--parts) stay in the
+record.
 """
 
 import argparse
@@ -32,6 +33,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
+from torch import nn
 
 from script import read, write
 from unbag.bags import Bags
@@ -89,6 +91,20 @@ def replicas(epochs: int = EPOCHS) -> dict[str, Replica]:
     return found
 
 
+def smooth_replicas() -> dict[str, Replica]:
+    """Make the same of a network whose units have no kinks."""
+    found = {}
+    for name, replica in replicas().items():
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            layers: list[nn.Module] = []
+            for width in (N_COLUMNS, 300):
+                layers += [nn.Linear(width, 300), nn.SiLU(), nn.BatchNorm1d(300)]
+            module = nn.Sequential(*layers, nn.Linear(300, THETA.shape[1]))
+        found[f"{name}, smooth units"] = dataclasses.replace(replica, module=module)
+    return found
+
+
 def weights(module: torch.nn.Module) -> torch.Tensor:
     return torch.cat([v.double().cpu().flatten() for v in module.state_dict().values()])
 
@@ -103,7 +119,7 @@ def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
 
 def train_all(device: str) -> dict[str, dict[str, torch.Tensor]]:
     """Weights by precision and what they were trained on."""
-    found = replicas()
+    found = replicas() | smooth_replicas()
     return {
         precision: {
             name: weights(train([replica], device=device, precision=precision)[0].module)

@@ -172,6 +172,15 @@ def test_split_of_distinct_rows_is_exact_in_every_bag(sizes, test_size):
     np.testing.assert_array_equal(test.counts, np.minimum(np.rint(test_size * sizes), sizes - 1))
 
 
+def test_a_split_does_not_depend_on_the_rows_sorted_at_a_time(monkeypatch):
+    rng = np.random.default_rng(0)
+    bags = Bags(rng.integers(0, 900, (700, 1)), rng.integers(0, 3, 700), np.eye(3))
+    whole = bags.train_test_split(0.3, random_state=0)[1]
+    monkeypatch.setattr("unbag.bags._PART", 16)
+    parts = bags.train_test_split(0.3, random_state=0)[1]
+    np.testing.assert_array_equal(parts.rows, whole.rows)
+
+
 def test_split_of_overlapping_bags_stays_near_test_size():
     X, y = labelled(per_class=1000)
     bags = make_bags(X, y, asymmetric(3, random_state=0), random_state=0)

@@ -26,6 +26,8 @@ from unbag.validation import (
 
 __all__ = ["Bags", "make_bags"]
 
+_PART = 1 << 20  # rows that are sorted at a time
+
 
 class Bags(Shown):
     """Rows with their bags and the class priors of these bags.
@@ -143,7 +145,10 @@ class Bags(Shown):
     def take(self, indices: ArrayLike) -> "Bags":
         """Select rows by index or mask, without copying the source."""
         index = np.asarray(indices)
-        chosen = np.arange(self.n_rows)[index if index.size else slice(0)]  # [] has no dtype
+        if index.dtype == bool and index.shape == self.bag_index.shape:
+            chosen = np.flatnonzero(index)
+        else:
+            chosen = np.arange(self.n_rows)[index if index.size else slice(0)]  # [] has no dtype
         if len(chosen) == 0:
             raise invalid("indices", "a choice of at least one row", "none")
         return self._view(
@@ -207,21 +212,30 @@ class Bags(Shown):
         rng = as_generator(random_state)
         identity = self.row_identity()
         repeats = np.bincount(identity)
-        records = rng.permutation(np.flatnonzero(repeats > 1))
-        in_test = np.zeros(len(repeats), dtype=bool)  # one flag per record
+        is_repeated = repeats > 1  # one flag per record
+        del repeats  # of many rows this is much memory, as are others below
+        records = rng.permutation(np.flatnonzero(is_repeated))
+        in_test = np.zeros(len(is_repeated), dtype=bool)
         in_test[records[: round(test_size * len(records))]] = True
         # A bag that lost every row gets its first record back; no other bag loses by that.
-        present, first = np.unique(self.bag_index, return_index=True)
-        lost = self._count(~in_test[identity])[present] == 0
-        in_test[identity[first[lost]]] = False
+        lost = (self._count(~in_test[identity]) == 0) & (self.counts > 0)  # (M,)
+        if lost.any():
+            present, first = np.unique(self.bag_index, return_index=True)
+            in_test[identity[first[lost[present]]]] = False
 
         target = np.minimum(np.rint(test_size * self.counts), self.counts - 1)  # (M,)
         target -= self._count(in_test[identity])
-        single = rng.permutation(np.flatnonzero(repeats[identity] == 1))
-        single = single[np.argsort(self.bag_index[single], kind="stable")]  # bag by bag
-        bag = self.bag_index[single]
-        place = np.arange(len(bag)) - np.searchsorted(bag, bag)  # 0, 1, ... in each bag
-        in_test[identity[single[place < target[bag]]]] = True
+        single = np.flatnonzero(~is_repeated[identity])
+        rng.shuffle(single)
+        passed = np.zeros_like(self.counts)  # rows of each bag in the parts before
+        for start in range(0, len(single), _PART):
+            part = single[start : start + _PART]
+            part = part[np.argsort(self.bag_index[part], kind="stable")]  # bag by bag
+            bag = self.bag_index[part]
+            place = passed[bag] + np.arange(len(bag)) - np.searchsorted(bag, bag)  # 0, 1, ...
+            in_test[identity[part[place < target[bag]]]] = True
+            passed += np.bincount(bag, minlength=len(passed))
+        del single
         test = in_test[identity]  # (n,)
         if not test.any():
             remedy = "give larger bags or a larger test_size."

@@ -38,6 +38,7 @@ def identify(rows: Any, index: NDArray[np.int64] | None = None) -> NDArray[np.in
         hashes[part] = _hash(_words(chunk).astype(np.uint64))
     ordered = np.sort(hashes)
     if (ordered[1:] != ordered[:-1]).all():
+        del hashes, ordered
         return np.arange(n)
     del ordered
     _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)

@@ -1,6 +1,7 @@
 """Files in stores, by the one that fsspec keeps in memory."""
 
 import io
+import time
 
 import fsspec
 import pyarrow as pa
@@ -65,6 +66,13 @@ def test_what_is_refused():
     refused("nosuchstore://x/y", "an installed package of fsspec can open (nosuchstore://)")
     with pytest.raises(InvalidInputError, match="one without credentials, got some"):
         any_path("s3://key:secret@bucket/rows")
+
+
+def test_a_store_of_google_that_does_not_answer_is_an_error_within_half_a_minute():
+    began = time.monotonic()
+    address = "gs://anonymous@bucket/rows?endpoint_override=127.0.0.1:9&scheme=http"
+    refused(address, "must be where a store can be read", "check the address, the network and")
+    assert time.monotonic() - began < 30
 
 
 def test_kinds_of_addresses(tmp_path):

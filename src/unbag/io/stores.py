@@ -22,6 +22,8 @@ __all__ = ["AnyPath", "Fetched", "StoreAddress", "StoredFile", "any_path", "list
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _OF_ARROW = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")
+_OF_GOOGLE = ("gs", "gcs")  # whose library asks again for 15 minutes where nothing answers
+_ANSWER = "retry_limit_seconds=10"  # for the first answer; later ones may take their time
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -125,7 +127,8 @@ def list_store(address: StoreAddress) -> tuple[PurePosixPath, list[StoredFile]]:
         if isinstance(error, InvalidInputError):
             raise
         got = " ".join(str(error).split())[:300].rstrip(".")
-        raise invalid(f"table {address}", "where a store can be read", got) from None
+        remedy = "check the address, the network and the credentials of the store."
+        raise invalid(f"table {address}", "where a store can be read", got, remedy) from None
     files = [_stored(filesystem, kind, info) for info in infos]
     if pattern:
         files = [file for file in files if fnmatchcase(file.name, pattern)]
@@ -156,6 +159,10 @@ def _opened(address: StoreAddress) -> tuple[Any, str, str]:
     """Open the store of an address; returns it, the path in it, and its kind."""
     kind = urlsplit(address.text).scheme.lower()
     if kind in _OF_ARROW:
+        if kind in _OF_GOOGLE and "retry_limit_seconds" not in address.text:
+            limited = f"{address}{'&' if '?' in address.text else '?'}{_ANSWER}"
+            filesystem, path = pa.fs.FileSystem.from_uri(limited)
+            filesystem.get_file_info([path])
         filesystem, path = pa.fs.FileSystem.from_uri(address.text)
         return filesystem, path, kind
     fsspec: Any = import_optional("fsspec", "stores")

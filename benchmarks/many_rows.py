@@ -159,7 +159,8 @@ def table(record: dict[str, Any]) -> str:
     lines = [
         f"Rows of {record['columns']} doubles and a bag column in Parquet files of a million rows; "
         f"one epoch of u-prr on 70 % of the rows, a network of {last['parameters']:,} weights; "
-        f"threads: {record['threads']}; {record['hardware']}, {record['date']}. Seconds, and the largest anonymous memory.",
+        f"threads: {record['threads']}; {record['hardware']}, {record['date']}. "
+        "Seconds, and the largest anonymous memory.",
         "",
         f"| | {heads} |",
         f"|---|{'---|' * len(runs)}",

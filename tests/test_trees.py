@@ -49,6 +49,19 @@ def test_boosted_trees_predict_the_same_as_a_module(k, table):
     np.testing.assert_allclose(chances, scaled(model.predict_proba(new.astype(float))), atol=1e-9)
 
 
+@pytest.mark.parametrize("small", [0, 1 << 31])
+def test_rows_with_missing_numbers_go_where_the_tree_sends_them(small, table, monkeypatch):
+    monkeypatch.setattr("unbag.trees._SMALL", small)  # with wide indices, and with narrow ones
+    X, new = (rows.astype(float) for rows in table)
+    y = np.digitize(X[:, 0] + X[:, 1] ** 2, [0.5, 1.5])
+    rng = np.random.default_rng(0)
+    for rows in (X, new):
+        rows[rng.random(rows.shape) < 0.3] = np.nan
+    model = HistGradientBoostingClassifier(max_iter=20, random_state=0).fit(X, y)
+    chances = TreeEnsemble.from_boosting(model, 3)(torch.as_tensor(new)).exp().detach().numpy()
+    np.testing.assert_allclose(chances, scaled(model.predict_proba(new)), atol=1e-9)
+
+
 def test_a_class_that_boosted_trees_have_not_seen_is_unlikely(table):
     X, new = table
     y = np.where(X[:, 0] > 0, 3, 1)

@@ -17,6 +17,8 @@ __all__ = ["SMALLEST_CHANCE", "UNSEEN", "Tree", "TreeEnsemble", "log_chances", "
 
 UNSEEN = -1e9  # logit of a class that a model has not seen
 _SIDES = ("left", "right")
+_SMALL = 1 << 31
+_LEVELS = 4  # after which rows that are at a leaf are left out
 SMALLEST_CHANCE = 1e-4  # such a class is unlikely, not impossible
 
 
@@ -233,23 +235,37 @@ class TreeEnsemble(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Log-probabilities (n, K) of rows (n, ...)."""
         x = x.flatten(1).float().double() if self.in_float32 else x.flatten(1).double()
-        trees, nodes = self.left.shape
-        first = nodes * torch.arange(trees, device=x.device)  # the roots, of nodes in one row
-        node = first.repeat(len(x))  # (n T,)
-        moving = torch.arange(len(node), device=x.device)  # pairs of row and tree not at a leaf yet
-        for _ in range(self.depth):
-            at, tree = node[moving], moving % trees
-            number = x[moving // trees, self.feature.take(at)]
-            goes_left = (number <= self.threshold.take(at)) | (
-                number.isnan() & self.missing_left.take(at)
-            )
-            child = torch.where(goes_left, self.left.take(at), self.right.take(at))
-            node[moving] = first[tree] + child
-            moving = moving[first[tree] + child != at]
-        value = self.value.flatten(0, 1)[node.view(len(x), trees)]  # (n, T, K)
+        leaf = self._leaves(x)  # (n, T), of nodes in one row
+        value = nn.functional.embedding_bag(leaf, self.value.flatten(0, 1), mode="sum")  # (n, K)
         if self.is_boosted:
-            return log_chances(torch.softmax(self.baseline + value.sum(1), -1))
-        return log_chances(value.mean(1))
+            return log_chances(torch.softmax(self.baseline + value, -1))
+        return log_chances(value / leaf.shape[1])
+
+    def _leaves(self, x: Tensor) -> Tensor:
+        """Leaf of every row (n, d) and tree: (n, T), where nodes of all trees stand in one row."""
+        (n, d), (trees, nodes) = x.shape, self.left.shape
+        small = 2 * max(trees * nodes, n * d) < _SMALL
+        kind = torch.int32 if small else torch.int64  # smaller indices are faster
+        first = nodes * torch.arange(trees, device=x.device)  # the roots
+        children = torch.stack([self.left, self.right], -1) + first[:, None, None]
+        children, feature = children.flatten().to(kind), self.feature.flatten().to(kind)
+        threshold, missing_right = self.threshold.flatten(), ~self.missing_left.flatten()
+        numbers, has_missing = x.flatten(), bool(x.isnan().any())
+        # Pairs of row and tree that are not known to be at a leaf yet, and where their row begins.
+        node = first.to(kind).repeat(n)
+        start = (d * torch.arange(n, device=x.device, dtype=kind)).repeat_interleave(trees)
+        leaf, pair = node, torch.arange(len(node), device=x.device)
+        for level in range(1, self.depth + 1):
+            number = numbers.index_select(0, feature.index_select(0, node) + start)
+            goes_right = number > threshold.index_select(0, node)
+            if has_missing:
+                goes_right |= number.isnan() & missing_right.index_select(0, node)
+            node = children.index_select(0, 2 * node + goes_right)
+            if level % _LEVELS == 0 or level == self.depth:
+                leaf[pair] = node
+                moving = (children.index_select(0, 2 * node) != node).nonzero().squeeze(1)
+                pair, node, start = pair[moving], node[moving], start[moving]
+        return leaf.view(n, trees)
 
     @property
     def sizes(self) -> dict[str, Any]:

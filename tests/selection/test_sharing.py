@@ -123,3 +123,21 @@ def test_another_file_is_no_storage(bags, tmp_path):
     with pytest.raises(InvalidInputError, match=message):
         run(bags, storage=tmp_path / "notes.txt")
     assert (tmp_path / "notes.txt").read_text() == "no journal\n"
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_trial_too_many_waits_for_a_longer_search(bags, tmp_path, monkeypatch):
+    storage, inner, of_another = tmp_path / "trials.log", optuna.study.Study.ask, []
+
+    def ask(self, *given, **named):
+        if not of_another:  # which asks for one between a look at the trials and ours
+            of_another.append(inner(self))
+            self.tell(of_another[0], -9.0)
+        return inner(self, *given, **named)
+
+    monkeypatch.setattr(optuna.study.Study, "ask", ask)
+    run(bags, n_trials=3, at_once=3, storage=storage)
+    trials = the_study(storage).trials
+    check_whole(trials, 3)
+    assert [t.state for t in trials[3:]] == [STATES.WAITING]
+    assert "worker" not in trials[3].user_attrs

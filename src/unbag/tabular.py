@@ -316,8 +316,8 @@ class TabularModel(nn.Module):
         cls, n_columns: int, n_classes: int, parts: Mapping[str, Mapping[str, Any]]
     ) -> Self:
         """Make an empty model of parts of these sizes, whose tensors are then filled."""
-        made = {name: empty_part(n_columns, n_classes, sizes) for name, sizes in parts.items()}
-        return cls(made, [0.0] * len(made), np.full(n_classes, 1 / n_classes), 0.0)
+        empty = {name: empty_part(n_columns, n_classes, sizes) for name, sizes in parts.items()}
+        return cls(empty, [0.0] * len(empty), np.full(n_classes, 1 / n_classes), 0.0)
 
     def find_problem(self, n_columns: int) -> str:
         """Say what is wrong with tensors that were read from a file; empty where nothing is."""

@@ -144,8 +144,8 @@ def _accuracy_of(
     sample = core.sample
     part = BagSample(priors.values, sample.counts[chosen], sample.noise[chosen], priors.errors)
     try:
-        own = Core(table[chosen], priors, part, core.pi)
+        chosen_core = Core(table[chosen], priors, part, core.pi)
     except RankError:
         return None
-    own.allow_misfit(level)
-    return own.overall(OVERALL_METRICS["accuracy"], float(stats.norm.ppf(0.5 + level / 2)))
+    chosen_core.allow_misfit(level)
+    return chosen_core.overall(OVERALL_METRICS["accuracy"], float(stats.norm.ppf(0.5 + level / 2)))

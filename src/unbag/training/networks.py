@@ -361,7 +361,7 @@ def stack_modules(
 
 
 def is_batched(module: nn.Module) -> bool:
-    """Whether modules like this one are trained by one batched product a layer.
+    """Whether modules like this one are trained by one batched product per layer.
 
     MLPs are, if nobody froze weights or changed the normalisation after they were made.
     """

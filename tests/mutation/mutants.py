@@ -4,6 +4,7 @@ import ast
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
@@ -62,8 +63,9 @@ def find_mutants(path: str, source: str) -> list[Mutant]:
         if id(node) in skipped:
             continue
         for change in _changes_of(node):
-            line = getattr(node, "lineno", 0)
-            found.append(Mutant(path, line, number, change, lines[line - 1].strip()))
+            place: Any = node.target if isinstance(node, ast.comprehension) else node
+            text = lines[place.lineno - 1].strip()
+            found.append(Mutant(path, place.lineno, number, change, text))
     return sorted(found, key=lambda m: (m.line, m.node, m.change))
 
 

@@ -163,6 +163,19 @@ def test_a_file_that_differs_is_not_written(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["model.onnx"]
 
 
+def test_the_check_starts_no_threads(tmp_path, monkeypatch):
+    """Where memory runs out while onnxruntime starts them, it ends the process."""
+    inner, seen = onnxruntime.InferenceSession, []
+
+    def session(path, options, **more):
+        seen.append(options.intra_op_num_threads)
+        return inner(path, options, **more)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", session)
+    export_onnx(fitted(), tmp_path / "model.onnx")
+    assert seen == [1]
+
+
 def test_a_module_that_depends_on_the_number_of_rows_is_found_out(tmp_path):
     class Odd(nn.Module):
         def __init__(self):

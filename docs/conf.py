@@ -34,6 +34,7 @@ suppress_warnings = ["config.cache"]  # the gallery's order is a class, which ca
 # Markdown
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
+smartquotes = False  # -- is an option, and not a dash
 highlight_language = "none"  # blocks without a language are files, commands and output
 
 # Reference

@@ -75,9 +75,9 @@ def _section(command: Any, name: str) -> list[str]:
         parts = [command.get_command(context, n) for n in command.list_commands(context)]
         shown = [part for part in parts if not part.hidden]
         return [text for part in shown for text in _section(_loaded(part), f"{name} {part.name}")]
-    about = inspect.cleandoc(command.help or "")
+    about = re.sub(r"(?m)^Example: (.+)$", r"```\n\1\n```", inspect.cleandoc(command.help or ""))
     options = [p for p in command.params if not getattr(p, "hidden", False) and p.name != "help"]
-    rows = [f"| {_names(p)} | {_cell(getattr(p, 'help', None) or '')} |\n" for p in options]
+    rows = [f"| {_names(p)} | {_cell(_text(p))} |\n" for p in options]
     return [f"\n## {name}\n\n{about}\n\n| option | what it does |\n|---|---|\n", *rows]
 
 
@@ -90,6 +90,15 @@ def _names(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         return f"`{parameter.name.upper()}`"
     return ", ".join(f"`{name}`" for name in [*parameter.opts, *parameter.secondary_opts])
+
+
+def _text(parameter: Any) -> str:
+    shown = getattr(parameter, "show_default", False)
+    default = shown if isinstance(shown, str) else parameter.default if shown else None
+    about = getattr(parameter, "help", None) or ""
+    if parameter.required:
+        return f"{about} Required."
+    return about if default is None or default is False else f"{about} Default: {default}."
 
 
 def _cell(text: str) -> str:

@@ -68,6 +68,8 @@ def run_python(code):
 def test_commands_and_tables_in_python():
     printed = type_commands()
     assert alike(block("290 rows"), printed)
+    shown, told = (re.search(r"accuracy +([\d.]+)%", t)[1] for t in (block("290 rows"), printed))
+    assert float(told) == pytest.approx(float(shown), abs=3)
     assert Path("model/report.html").stat().st_size < 1_000_000
     classes = run_python(block("import pandas", "python"))
     assert re.fullmatch(r"\['\w+' '\w+' '\w+'\]\n", classes)
@@ -80,6 +82,8 @@ def test_arrays_in_python():
     assert alike(block("accuracy without labels"), printed)
     estimate, truth = [float(re.search(r": ([\d.]+)", line)[1]) for line in printed.splitlines()]
     assert truth > 0.9
+    shown = re.findall(r": ([\d.]+)", block("accuracy without labels"))
+    assert [estimate, truth] == pytest.approx([float(number) for number in shown], abs=0.03)
     assert abs(estimate - truth) < 0.15
 
 

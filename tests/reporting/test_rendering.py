@@ -189,7 +189,7 @@ def test_hostile_names_in_the_embedded_json(many_run):
 def test_numbers_on_the_page(run, page):
     parsed = Page(page)
     value = run.evaluation.accuracy
-    assert f"It is right for about {100 * value:.1f}% of new rows." in parsed.text
+    assert f"right for about {100 * value:.1f}% of new rows" in parsed.text
     assert run.inspection.verdict in parsed.text
     for k, label in enumerate(run.priors.classes):
         recall = f"{100 * min(max(run.evaluation.recall[k], 0), 1):.1f}%"

@@ -94,6 +94,8 @@ CASES = (
     Case(40, 20, 500, 0.85, 8, rows=2000),
     Case(6, 3, 2000, 0.99, 4, rows=5000),
     Case(30, 4, 500, 0.99, 5, rows=1000),
+    Case(12, 3, 500, 0.5, 4, rows=200),
+    Case(30, 5, 300, 0.5, 5, rows=100),
     # Another test prior.
     Case(12, 3, 500, 0.85, 4, rows=200, shifted=True),
     Case(30, 4, 300, 0.9, 5, rows=100, shifted=True),

@@ -1,6 +1,7 @@
 """Errors and warnings of unbag; every error a user can meet derives from :class:`UnbagError`."""
 
 __all__ = [
+    "BagColumnWarning",
     "CallbackError",
     "ConditioningWarning",
     "DiscardedWorkWarning",
@@ -111,6 +112,10 @@ class ModelFolderError(InvalidInputError):
 
 class UnbagWarning(UserWarning):
     """Base class of every warning issued by unbag."""
+
+
+class BagColumnWarning(UnbagWarning):
+    """A column tells which bag a row is in, so it is not learned from."""
 
 
 class ConditioningWarning(UnbagWarning):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import unbag
-from unbag.exceptions import InvalidInputError, ModelFolderError
+from unbag.exceptions import BagColumnWarning, InvalidInputError, ModelFolderError
 from unbag.workflow import fit_files, predict_files
 
 FORMS = {
@@ -165,3 +165,58 @@ def test_an_encoding_of_another_width_is_refused(rows, shares, tmp_path):
     description.write_text(json.dumps(model))
     with pytest.raises(ModelFolderError, match="must be one that makes rows of shape"):
         unbag.load_model(folder)
+
+
+class TestColumnsThatTellTheBag:
+    """Bags are days, and the rows have the time of day in a column of their own."""
+
+    @pytest.fixture
+    def trips(self):
+        rng = np.random.default_rng(0)
+        theta = np.array([[0.8, 0.2], [0.5, 0.5], [0.2, 0.8], [0.6, 0.4]])
+        day = np.repeat(np.arange(4), 100)
+        late = rng.random(400) < theta[day, 1]
+        frame = pd.DataFrame(
+            {
+                "day": [f"2024-03-{d + 1:02}" for d in day],
+                "start": pd.Timestamp("2024-03-01")
+                + pd.to_timedelta(day * 24 + rng.uniform(0, 24, 400), unit="h"),
+                "delay": rng.normal(2 * late, 1),
+            }
+        )
+        return frame, dict(zip(frame["day"].unique().tolist(), theta.tolist(), strict=True))
+
+    def classifier(self, shares):
+        return unbag.UnbagClassifier(priors=shares, method="prop", epochs=1, random_state=0)
+
+    def test_they_are_left_out_with_a_warning(self, trips):
+        frame, shares = trips
+        clf = self.classifier(shares)
+        with pytest.warns(BagColumnWarning, match=r"'start': it tells .* keep=\['start'\] to fit"):
+            clf.fit(frame, bag="day")
+        assert clf.encoding_.columns == ("delay",)
+        assert clf.encoding_.left_out.keys() == {"day", "start"}
+        assert list(clf.feature_names_in_) == ["delay"]
+        assert "start" not in clf.encoding_.seen
+        assert clf.row_shape_ == (1,)
+        with_other_times = frame.assign(start=pd.Timestamp("1999-01-01"))
+        np.testing.assert_array_equal(
+            clf.predict_proba(frame), clf.predict_proba(with_other_times[["delay"]])
+        )
+
+    def test_what_is_kept_is_learned_from(self, trips):
+        frame, shares = trips
+        clf = self.classifier(shares).fit(frame, bag="day", keep=["start"])
+        assert clf.encoding_.columns == ("start", "delay")
+
+    def test_a_table_of_such_columns_alone_is_learned_from(self, trips):
+        frame, shares = trips
+        clf = self.classifier(shares).fit(frame[["day", "start"]], bag="day")
+        assert clf.encoding_.columns == ("start",)
+
+    def test_columns_to_keep_must_be_there(self, trips):
+        frame, shares = trips
+        with pytest.raises(InvalidInputError, match="keep must be columns of X, got 'time'"):
+            self.classifier(shares).fit(frame, bag="day", keep=["time"])
+        with pytest.raises(InvalidInputError, match="keep must be left out where rows are numbers"):
+            self.classifier(shares).fit(frame[["delay"]], frame["day"], keep=["delay"])

@@ -7,7 +7,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils.validation import _check_sample_weight
 from torch import nn
 
 from unbag.bags import Bags
@@ -24,7 +23,7 @@ from unbag.models import ModuleFactory
 from unbag.objectives.losses import LossOfEveryClass
 from unbag.processes import current_processes
 from unbag.training import resolve_device
-from unbag.validation import as_generator, invalid
+from unbag.validation import as_generator
 
 __all__ = ["UnbagClassifier"]
 
@@ -224,6 +223,7 @@ class UnbagClassifier(Predicting, OnHub):
         sample_weight: Any = None,
         *,
         bag: str | None = None,
+        keep: Sequence[str] = (),
         labels: Any = None,
         test_set: tuple[Any, Any] | None = None,
     ) -> Self:
@@ -244,6 +244,9 @@ class UnbagClassifier(Predicting, OnHub):
             Weight of every row in the means of its bag; rows of weight 0 are left out.
         bag : str, optional
             In place of y, the column of X that holds the bag ids.
+        keep : sequence of str, optional
+            Columns of an encoded table to use even if they tell which bag a row is in. Others that
+            do, such as a date where bags are days, are left out with a warning.
         labels : array of shape (n,), optional
             The classes of rows where they are known, and None or NaN elsewhere. The shares of the
             other rows of a bag follow from them. Only the methods crossfit and tables use labels;
@@ -253,7 +256,7 @@ class UnbagClassifier(Predicting, OnHub):
             changes nothing else.
         """
         return self._train(
-            self.prepare(X, y, sample_weight, bag=bag, labels=labels, test_set=test_set)
+            self.prepare(X, y, sample_weight, bag=bag, keep=keep, labels=labels, test_set=test_set)
         )
 
     def fit_bags(self, bags: Bags, *, held_out: Bags | None = None, labels: Any = None) -> Self:
@@ -286,6 +289,7 @@ class UnbagClassifier(Predicting, OnHub):
         sample_weight: Any = None,
         *,
         bag: str | None = None,
+        keep: Sequence[str] = (),
         labels: Any = None,
         test_set: tuple[Any, Any] | None = None,
     ) -> ClassifierJob:
@@ -294,18 +298,13 @@ class UnbagClassifier(Predicting, OnHub):
         With :meth:`take` many estimators can be trained as one stack by ``fit_many``.
         """
         X, ids, encoding = self._check_rows(X, y, bag)
-        weight, keep = None, np.ones(len(ids), dtype=bool)
-        if sample_weight is not None:
-            weight = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
-            keep = weight > 0
-            if not keep.any():
-                raise invalid("sample_weight", "positive for at least one row", "zero for all")
-            X, ids, weight = X[keep], ids[keep], weight[keep]
+        weight, used = self._check_weight(sample_weight, X)
+        if weight is not None:
+            X, ids, weight = X[used], ids[used], weight[used]
         bags = Bags(X, ids, self._check_priors(ids), encoding=encoding)
-        codes = None if labels is None else read_labels(labels, bags.priors, len(keep))
-        codes = None if codes is None else codes[keep]
+        bags = self._without_columns_of_bags(bags, keep)
+        codes = None if labels is None else read_labels(labels, bags.priors, len(used))
+        codes = None if codes is None else codes[used]
         return self._prepare(bags, weight=weight, labels=codes, test_set=test_set)
 
     def prepare_bags(

@@ -1,6 +1,7 @@
 """Checks and scaling of what the classifier is given: its parameters and rows."""
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import assert_all_finite, check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
+    _check_sample_weight,
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
@@ -20,9 +22,10 @@ from sklearn.utils.validation import (
 from torch import Tensor, nn
 
 from unbag.bags import Bags
-from unbag.exceptions import InvalidInputError
+from unbag.exceptions import BagColumnWarning, InvalidInputError
 from unbag.identity import select
 from unbag.ids import id_array, natural_ids
+from unbag.inspection.alike import columns_of_bags
 from unbag.methods import Auto, Method, get_method
 from unbag.models import ModuleFactory
 from unbag.priors import ClassPriors
@@ -92,6 +95,41 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
                 assert_all_finite(ids, input_name="y")
             check_classification_targets(ids)
         return X, ids, encoding
+
+    def _without_columns_of_bags(self, bags: Bags, keep: Sequence[str]) -> Bags:
+        """Leave out columns that tell which bag a row is in, with a warning; all but ``keep``."""
+        encoding = bags.encoding
+        if not reads_tables(encoding):
+            if keep:
+                raise invalid("keep", "left out where rows are numbers alone", shorten(keep))
+            return bags
+        if unknown := sorted({*keep} - {*encoding.columns, *encoding.left_out}):
+            raise invalid("keep", "columns of X", shorten(unknown))
+        found = columns_of_bags(bags.X, bags.bag_index, bags.priors, encoding.feature_columns)
+        reasons = {name: reason for name, reason in found.items() if name not in keep}
+        if not reasons or len(reasons) == len(encoding.columns):
+            return bags
+        told = "; ".join(f"{name!r}: {reason}" for name, reason in reasons.items())
+        warnings.warn(
+            f"Columns are left out: {told}. To use them anyway, pass keep={[*reasons]} to fit.",
+            BagColumnWarning,
+            stacklevel=4,
+        )
+        rest, left = encoding.without(reasons)
+        self._remember_columns(rest)
+        return Bags(bags.X[:, left], bags.bag_ids, bags.priors, encoding=rest)
+
+    @staticmethod
+    def _check_weight(
+        given: Any, X: NDArray[Any]
+    ) -> tuple[NDArray[np.float64] | None, NDArray[np.bool_]]:
+        """Weights of the rows, and which are used: those of weight 0 are not."""
+        if given is None:
+            return None, np.ones(len(X), dtype=bool)
+        weight = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
+        if not (weight > 0).any():
+            raise invalid("sample_weight", "positive for at least one row", "zero for all")
+        return weight, weight > 0
 
     def _remember_columns(self, encoding: Any) -> None:
         """Remember the columns of a table that were learned from."""

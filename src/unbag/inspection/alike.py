@@ -9,11 +9,11 @@ from unbag.evaluation.row_sample import MIN_FREEDOM, SampledRows
 from unbag.inspection.columns import ColumnTest, bag_copies, column_tests, combined, differing
 from unbag.io.encoding import TableEncoding
 from unbag.io.frames import rows_of
-from unbag.priors import SharesOf, priors_as_told
+from unbag.priors import ClassPriors, SharesOf, priors_as_told
 from unbag.rows import Rows
 from unbag.validation import invalid
 
-__all__ = ["AlikeTest", "RowSample", "alike_test"]
+__all__ = ["AlikeTest", "RowSample", "alike_test", "columns_of_bags"]
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,18 @@ class RowSample(SampledRows):
         if columns is None or len(self.rows) - len(self.sizes) < MIN_FREEDOM:
             return {}
         return bag_copies(self.rows, self.sizes, columns, self.table)
+
+
+def columns_of_bags(
+    rows: Rows, bag_index: Any, table: ClassPriors, columns: Sequence[Any] | None, seed: int = 0
+) -> dict[Any, str]:
+    """Columns that tell which bag a row is in, each with the reason to leave it out."""
+    copies = RowSample.draw(rows, bag_index, table, seed).copies(columns)
+    return {
+        name: f"it tells which bag a row is in ({100 * share:.3g}% of its variance lies between "
+        "bags)"
+        for name, share in copies.items()
+    }
 
 
 def column_names(

@@ -1,6 +1,6 @@
 """How the columns of a table become numbers; part of every model trained on a table."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -196,6 +196,17 @@ class TableEncoding(Encoding, frozen=True, tag="table", dict=True):
             wanted = "a table with a column to learn from"
             raise invalid("rows", wanted, f"none ({reasons[:500]})")
         return cls(tuple(encoders), left_out, tuple(notes))
+
+    def without(self, reasons: Mapping[str, str]) -> tuple["TableEncoding", NDArray[np.bool_]]:
+        """Leave out columns, with the reasons; and tell which features are left, (d,)."""
+        left = np.array([column not in reasons for column in self.feature_columns])
+        rest = msgspec.structs.replace(
+            self,
+            encoders=tuple(e for e in self.encoders if e.column not in reasons),
+            left_out={**self.left_out, **reasons},
+            seen={name: seen for name, seen in self.seen.items() if name not in reasons},
+        )
+        return rest, left
 
     def transform(self, rows: Any, drift: Drift | None = None) -> NDArray[np.float32]:
         """Encode rows of a record batch or of any table. Shape (n, d), float32, all finite.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from unbag.bags import Bags
 from unbag.estimator import UnbagClassifier, load_model
 from unbag.inspection import Inspection, inspect
-from unbag.inspection.alike import RowSample
+from unbag.inspection.alike import columns_of_bags
 from unbag.io import InputRows, TableEncoding, TableFiles, match_bags, read_priors, read_rows
 from unbag.io.stores import AnyPath, StoreAddress, any_path
 from unbag.io.where import parse_condition
@@ -155,16 +155,16 @@ def read_training_inputs(
     if unknown := [name for name in keep if name not in known]:
         raise invalid("keep", "columns of the rows", shorten(unknown))
     chosen = {*keep, *(columns or ())}
-    copies = {
-        name: share for name, share in _bag_copies(inputs, seed).items() if name not in chosen
-    }
+    X, ids = _rows_to_inspect(inputs, seed)
+    index = inputs.priors.encode(ids)
+    found = columns_of_bags(X, index, inputs.priors, encoding.feature_columns, seed)
+    copies = {name: reason for name, reason in found.items() if name not in chosen}
     if not copies or len(copies) == len(encoding.columns):  # inspect says what is left then
         return inputs
     inputs = read_inputs(rows, bag, priors, columns, [*leave_out, *copies], **options)
     reasons = {
-        name: f"it tells which bag a row is in ({100 * share:.3g}% of its variance lies between "
-        "bags); to use it anyway, name it in keep (--keep)"
-        for name, share in copies.items()
+        name: f"{reason}; to use it anyway, name it in keep (--keep)"
+        for name, reason in copies.items()
     }
     notes = [f"Column {name!r} is left out: {reason}." for name, reason in reasons.items()]
     encoding = inputs.rows.encoding
@@ -172,13 +172,6 @@ def read_training_inputs(
     encoding = msgspec.structs.replace(encoding, left_out={**encoding.left_out, **reasons})
     read = replace(inputs.rows, encoding=encoding)
     return replace(inputs, rows=read, notes=(*inputs.notes, *notes))
-
-
-def _bag_copies(inputs: Inputs, seed: int) -> dict[str, float]:
-    """Columns that tell the bag, with the share of their variance that lies between bags."""
-    X, ids = _rows_to_inspect(inputs, seed)
-    sample = RowSample.draw(X, inputs.priors.encode(ids), inputs.priors, seed)
-    return sample.copies(getattr(inputs.rows.encoding, "feature_columns", None))
 
 
 def text_column(

@@ -85,7 +85,14 @@ def table(record: dict[str, Any]) -> str:
 
     pairs = [(count, what) for count in LABELLED for what in ("labels", "both")]
     names = " | ".join(f"{count}, {'alone' if w == 'labels' else w}" for count, w in pairs)
-    lines = [f"| dataset | setting | bags alone | {names} |", f"|---|---|---|{'---|' * len(pairs)}"]
+    trials = len({run["trial"] for run in record["runs"]})
+    lines = [
+        f"Test error in percent, mean of {trials} trial{'s' if trials > 1 else ''}, "
+        f"{record['date']}, by the number of labelled rows per class.",
+        "",
+        f"| dataset | setting | bags alone | {names} |",
+        f"|---|---|---|{'---|' * len(pairs)}",
+    ]
     for name in SIZES:
         for setting in CHOSEN:
             here = {"data": name, "setting": setting}

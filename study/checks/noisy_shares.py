@@ -95,7 +95,14 @@ def table(record: dict[str, Any]) -> str:
 
     pairs = [(rows, told) for rows in ROWS for told in ("not", "told")]
     names = " | ".join(f"{rows}, {told}" for rows, told in pairs)
-    lines = [f"| dataset | exact | {names} |", f"|---|---|{'---|' * len(pairs)}"]
+    trials = len({run["seed"] for run in runs})
+    lines = [
+        f"Test error in percent, mean of {trials} trial{'s' if trials > 1 else ''}, "
+        f"{record['date']}, by the rows in which the shares of a bag were counted.",
+        "",
+        f"| dataset | exact | {names} |",
+        f"|---|---|{'---|' * len(pairs)}",
+    ]
     for name in SIZES:
         cells = [error(data=name, rows=rows, told=told) for rows, told in pairs]
         lines.append(f"| {' | '.join([name, error(data=name, told='exact'), *cells])} |")

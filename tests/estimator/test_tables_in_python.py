@@ -220,3 +220,17 @@ class TestColumnsThatTellTheBag:
             self.classifier(shares).fit(frame, bag="day", keep=["time"])
         with pytest.raises(InvalidInputError, match="keep must be left out where rows are numbers"):
             self.classifier(shares).fit(frame[["delay"]], frame["day"], keep=["delay"])
+
+    def test_a_search_leaves_them_out_too(self, trips):
+        frame, shares = trips
+        ids = frame.pop("day").to_numpy()
+        with pytest.warns(BagColumnWarning, match="start"):
+            found = unbag.tune(
+                frame,
+                ids,
+                self.classifier(shares),
+                search={"learning_rate": [0.01]},
+                n_trials=1,
+                storage=None,
+            )
+        assert found.best_estimator.encoding_.columns == ("delay",)

@@ -301,8 +301,7 @@ class UnbagClassifier(Predicting, OnHub):
         weight, used = self._check_weight(sample_weight, X)
         if weight is not None:
             X, ids, weight = X[used], ids[used], weight[used]
-        bags = Bags(X, ids, self._check_priors(ids), encoding=encoding)
-        bags = self._without_columns_of_bags(bags, keep)
+        bags = self._make_bags(X, ids, encoding, keep)
         codes = None if labels is None else read_labels(labels, bags.priors, len(used))
         codes = None if codes is None else codes[used]
         return self._prepare(bags, weight=weight, labels=codes, test_set=test_set)

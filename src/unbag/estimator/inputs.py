@@ -33,7 +33,7 @@ from unbag.rows import Rows
 from unbag.training import TestSet
 from unbag.validation import detached, invalid, is_table, reads_tables, shorten
 
-__all__ = ["CheckedInputs", "pure"]
+__all__ = ["CheckedInputs", "pure", "without_columns_of_bags"]
 
 _PART_ROWS = 8192
 
@@ -96,29 +96,6 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
             check_classification_targets(ids)
         return X, ids, encoding
 
-    def _without_columns_of_bags(self, bags: Bags, keep: Sequence[str]) -> Bags:
-        """Leave out columns that tell which bag a row is in, with a warning; all but ``keep``."""
-        encoding = bags.encoding
-        if not reads_tables(encoding):
-            if keep:
-                raise invalid("keep", "left out where rows are numbers alone", shorten(keep))
-            return bags
-        if unknown := sorted({*keep} - {*encoding.columns, *encoding.left_out}):
-            raise invalid("keep", "columns of X", shorten(unknown))
-        found = columns_of_bags(bags.X, bags.bag_index, bags.priors, encoding.feature_columns)
-        reasons = {name: reason for name, reason in found.items() if name not in keep}
-        if not reasons or len(reasons) == len(encoding.columns):
-            return bags
-        told = "; ".join(f"{name!r}: {reason}" for name, reason in reasons.items())
-        warnings.warn(
-            f"Columns are left out: {told}. To use them anyway, pass keep={[*reasons]} to fit.",
-            BagColumnWarning,
-            stacklevel=4,
-        )
-        rest, left = encoding.without(reasons)
-        self._remember_columns(rest)
-        return Bags(bags.X[:, left], bags.bag_ids, bags.priors, encoding=rest)
-
     @staticmethod
     def _check_weight(
         given: Any, X: NDArray[Any]
@@ -130,6 +107,15 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
         if not (weight > 0).any():
             raise invalid("sample_weight", "positive for at least one row", "zero for all")
         return weight, weight > 0
+
+    def _make_bags(
+        self, X: NDArray[Any], ids: NDArray[Any], encoding: Any, keep: Sequence[str]
+    ) -> Bags:
+        bags = Bags(X, ids, self._check_priors(ids), encoding=encoding)
+        bags = without_columns_of_bags(bags, keep)
+        if encoding is not None:
+            self._remember_columns(bags.encoding)
+        return bags
 
     def _remember_columns(self, encoding: Any) -> None:
         """Remember the columns of a table that were learned from."""
@@ -317,6 +303,30 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
             module: nn.Module = self.module_
             return module
         return self.model
+
+
+def without_columns_of_bags(bags: Bags, keep: Sequence[str] = ()) -> Bags:
+    """Leave out columns of a table that tell which bag a row is in, with a warning."""
+    encoding = bags.encoding
+    if not reads_tables(encoding):
+        if keep:
+            raise invalid("keep", "left out where rows are numbers alone", shorten(keep))
+        return bags
+    if unknown := sorted({*keep} - {*encoding.columns, *encoding.left_out}):
+        raise invalid("keep", "columns of X", shorten(unknown))
+    found = columns_of_bags(bags.X, bags.bag_index, bags.priors, encoding.feature_columns)
+    reasons = {name: reason for name, reason in found.items() if name not in keep}
+    if not reasons or len(reasons) == len(encoding.columns):
+        return bags
+    told = "; ".join(f"{name!r}: {reason}" for name, reason in reasons.items())
+    warnings.warn(
+        f"Columns are left out: {told}. To use them anyway, pass keep={[*reasons]} to fit, or give "
+        "Bags of the rows.",
+        BagColumnWarning,
+        stacklevel=4,
+    )
+    rest, left = encoding.without(reasons)
+    return Bags(bags.X[:, left], bags.bag_ids, bags.priors, encoding=rest)
 
 
 def pure(classes: NDArray[Any]) -> ClassPriors:

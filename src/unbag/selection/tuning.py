@@ -12,6 +12,7 @@ from sklearn.base import clone
 from unbag.bags import Bags
 from unbag.callbacks import Callback, End, Trial, check_callbacks, tell
 from unbag.estimator import UnbagClassifier
+from unbag.estimator.inputs import without_columns_of_bags
 from unbag.evaluation import evaluate
 from unbag.exceptions import InvalidInputError, TrainingDivergedError
 from unbag.fingerprint import fingerprint
@@ -34,10 +35,7 @@ DEFAULT_SEARCH: dict[str, Any] = {
     "method__alpha": (0.1, 0.95),
     "method__ascent_scale": (0.5, 10.0, "log"),
 }
-SCORERS: dict[str, Callable[[Any, Bags], float]] = {
-    "accuracy": accuracy_scorer,
-    "likelihood": likelihood_scorer,
-}
+SCORERS = {"accuracy": accuracy_scorer, "likelihood": likelihood_scorer}
 _OF_METHOD = "method__"  # before the settings of methods
 POLL = 1.0  # seconds between two looks at what other processes still do
 _FIRST_LOOK = 0.25  # of the epochs, after which a trial may be given up
@@ -71,7 +69,7 @@ def tune(
     Parameters
     ----------
     X, y
-        Rows and their bag ids; or Bags, and None.
+        Rows and their bag ids, of which columns that tell the bag are left out; or Bags, and None.
     estimator : UnbagClassifier
         With ``priors``; settings that the search does not name are taken from it.
     search : dict, optional
@@ -118,7 +116,7 @@ def tune(
     callbacks = check_callbacks(estimator.callbacks)
     if estimator.priors is None:
         raise invalid("estimator", "an UnbagClassifier with priors", "priors=None")
-    bags = X if isinstance(X, Bags) else Bags(X, y, estimator.priors)
+    bags = X if isinstance(X, Bags) else without_columns_of_bags(Bags(X, y, estimator.priors))
     both, untouched = bags.train_test_split(evaluation_size, random_state=random_state)
     share = validation_size / (1 - evaluation_size)
     parts = (*both.train_test_split(share, random_state=random_state), untouched)

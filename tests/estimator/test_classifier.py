@@ -782,12 +782,26 @@ def test_rows_for_which_the_network_overflows_are_an_error_that_names_them(data)
     clf.module_ = clf.module_.requires_grad_(False)
     for parameter in clf.module_.parameters():
         parameter.mul_(1e3)
-    far[[3, 40]] = 3e38
+    far[13_400] = 3e38
+    with pytest.raises(NotFiniteError, match="finite numbers, got others for the rows 13400"):
+        clf.predict(far)
+    far[[3, 40]] = 3e38  # named of the first part that has any
     for call in (clf.predict_proba, clf.predict, lambda rows: clf.score(rows, np.tile(ids, 100))):
-        with pytest.raises(NotFiniteError, match=r"finite numbers, got others for the rows 3, 40"):
+        with pytest.raises(NotFiniteError, match="finite numbers, got others for the rows 3, 40;"):
             call(far)
-    assert np.isfinite(clf.predict_proba(np.delete(far, [3, 40], 0))).all()
+    assert np.isfinite(clf.predict_proba(np.delete(far, [3, 40, 13_400], 0))).all()
     assert pickle.loads(pickle.dumps(NotFiniteError((1, 2)))).rows == (1, 2)
+
+
+def test_a_network_that_rules_a_class_out_is_an_error(data):
+    """Its infinite logit would be a probability of zero, which no likelihood can bear."""
+    X, ids, _ = data
+    clf = make(model="linear").fit(X, ids)
+    with torch.no_grad():
+        [*clf.module_.parameters()][-1][0] = -np.inf  # the bias of a class
+    for call in (clf.predict_proba, lambda rows: clf.calibrate(rows, ids)):
+        with pytest.raises(NotFiniteError, match=r"got others for the rows 0, 1, 2"):
+            call(X)
 
 
 def test_rows_that_a_calibration_takes_beyond_all_numbers_are_named(data):

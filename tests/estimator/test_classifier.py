@@ -835,7 +835,9 @@ class TestRowsOfKnownBags:
         clf = unbag.UnbagClassifier(theta, method="prop", model="linear", epochs=2, random_state=0)
         return clf.fit(X, np.repeat(["a", "b", "c"], 30)), X
 
-    def test_probabilities_are_those_under_the_shares_of_the_bag(self, clf):
+    @pytest.mark.parametrize("part_rows", [32, 8192])
+    def test_probabilities_are_those_under_the_shares_of_the_bag(self, clf, monkeypatch, part_rows):
+        monkeypatch.setattr("unbag.estimator.inputs._PART_ROWS", part_rows)
         clf, X = clf
         bags = np.tile(["b", "c", "a"], 30)
         given = clf.predict_proba(X, bag_ids=bags)

@@ -201,14 +201,14 @@ def _add_scaling(graph: Graph, clf: UnbagClassifier) -> str:
 
 def _add_probabilities(graph: Graph, clf: UnbagClassifier, logits: str) -> None:
     """Calibration and the step from the output prior to the test prior."""
-    x = graph.add("LogSoftmax", logits, axis=1)
+    x = graph.add("LogSoftmax", logits)
     if clf.calibration_ is not None:
         temperature = np.float32(clf.calibration_.temperature)
         x = graph.add("Div", x, graph.constant(temperature))
         x = graph.add("Add", x, graph.constant(clf.calibration_.biases.astype(np.float32)))
     shift = prior_shift(clf.test_prior_, clf.output_prior_)
     x = graph.add("Add", x, graph.constant(shift.astype(np.float32)))
-    graph.add("Softmax", x, output="probabilities", axis=1)
+    graph.add("Softmax", x, output="probabilities")
     graph.add("ArgMax", x, output="class_index", axis=1, keepdims=0)
 
 

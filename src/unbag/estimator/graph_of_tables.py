@@ -27,7 +27,7 @@ def add_tabular(graph: Graph, model: TabularModel, x: str) -> str:
         for part, weight in zip(model.parts.values(), model.weights, strict=True)
     ]
     total = graph.add("Sum", *parts, _double(graph, (1 - model.trust) * model.log_shares))
-    return graph.cast(graph.add("LogSoftmax", total, axis=-1), "FLOAT")
+    return graph.cast(graph.add("LogSoftmax", total), "FLOAT")
 
 
 def _double(graph: Graph, tensor: Any) -> str:
@@ -59,10 +59,10 @@ def _add_shares(graph: Graph, models: ShareModels, x: str) -> str:
         assert isinstance(features, Features)
         scores = graph.add("MatMul", _add_features(graph, features, x), _double(graph, matrix))
         scores = graph.add("Add", scores, _double(graph, offset[:, None]))  # (J, n, K)
-        log_p = graph.add("LogSoftmax", scores, axis=-1)
+        log_p = graph.add("LogSoftmax", scores)
         weighted = graph.add("Mul", log_p, _double(graph, mixing[:, None, None]))
         total.append(graph.add("ReduceSum", weighted, graph.constant(np.array([0])), keepdims=0))
-    return graph.add("LogSoftmax", graph.add("Sum", *total), axis=-1)
+    return graph.add("LogSoftmax", graph.add("Sum", *total))
 
 
 def _add_features(graph: Graph, features: Features, x: str) -> str:
@@ -110,9 +110,7 @@ def _add_trees(graph: Graph, trees: TreeEnsemble, x: str) -> str:
     )
     total = graph.cast(total, "DOUBLE")
     if trees.is_boosted:
-        chances = graph.add(
-            "Softmax", graph.add("Add", total, _double(graph, trees.baseline)), axis=-1
-        )
+        chances = graph.add("Softmax", graph.add("Add", total, _double(graph, trees.baseline)))
     else:
         chances = graph.add("Div", total, graph.constant(np.float64(len(trees.left))))
     return _add_log_chances(graph, chances)
@@ -132,7 +130,7 @@ def _reachable(trees: TreeEnsemble) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 def _add_log_chances(graph: Graph, chances: str) -> str:
     least = graph.constant(np.float64(SMALLEST_CHANCE))
-    return graph.add("LogSoftmax", graph.add("Log", graph.add("Max", chances, least)), axis=-1)
+    return graph.add("LogSoftmax", graph.add("Log", graph.add("Max", chances, least)))
 
 
 def _add_layers(graph: Graph, layers: Layers, x: str) -> str:
@@ -143,7 +141,7 @@ def _add_layers(graph: Graph, layers: Layers, x: str) -> str:
         x = graph.add("Add", product, _double(graph, layer.bias))
         if number < last and layers.activation in _ACTIVATIONS:
             x = graph.add(_ACTIVATIONS[layers.activation], x)
-    return _add_log_chances(graph, graph.add("Softmax", x, axis=-1))
+    return _add_log_chances(graph, graph.add("Softmax", x))
 
 
 def _add_networks(graph: Graph, part: Networks, x: str) -> str:
@@ -151,5 +149,5 @@ def _add_networks(graph: Graph, part: Networks, x: str) -> str:
     each = []
     for network in part.networks:
         assert isinstance(network, MLP)
-        each.append(graph.add("LogSoftmax", add_mlp(graph, network, x), axis=-1))
-    return graph.cast(graph.add("LogSoftmax", graph.add("Mean", *each), axis=-1), "DOUBLE")
+        each.append(graph.add("LogSoftmax", add_mlp(graph, network, x)))
+    return graph.cast(graph.add("LogSoftmax", graph.add("Mean", *each)), "DOUBLE")

@@ -25,7 +25,9 @@ def expected_failed_checks(estimator):
 # The checks compare to seven digits, which is more than sums of float32 in another order keep.
 @parametrize_with_checks(
     [
-        UnbagClassifier(epochs=30, width=50, precision="float64", random_state=0),
+        UnbagClassifier(
+            epochs=12, width=30, learning_rate=0.01, precision="float64", random_state=0
+        ),
         UnbagClassifier(
             method="unbiased",
             model="linear",

@@ -139,7 +139,7 @@ class UnbagClassifier(Predicting, OnHub):
     >>> X, y = load_iris(return_X_y=True)
     >>> theta = unbag.priors.symmetric(n_classes=3, a=0.7)
     >>> bags = unbag.make_bags(X, y, theta, random_state=0)
-    >>> clf = unbag.UnbagClassifier(priors=theta, epochs=100, random_state=0)
+    >>> clf = unbag.UnbagClassifier(priors=theta, random_state=0)
     >>> clf.fit(bags.X, bags.bag_ids).predict(X[:3])
     array([0, 0, 0])
     """

@@ -172,3 +172,12 @@ def test_percent_signs_tell_the_unit_where_no_bag_is_whole(tmp_path):
     (tmp_path / "shares.csv").write_text("bag,a,b\nx,0.1%,?\ny,?,40%\n")
     priors = read_priors(tmp_path / "shares.csv").priors
     np.testing.assert_allclose(priors.values, [[0.001, 0.999], [0.6, 0.4]])
+
+
+def test_ranges_reach_from_0_to_1_and_no_further():
+    nothing = partly_known({**KNOWN, "port": dict.fromkeys("abc", (0.0, 1.0))})
+    np.testing.assert_allclose(nothing.values[3], 1 / 3)
+    np.testing.assert_allclose((nothing.errors.standard_errors[3] ** 2).sum(), 3 / 12, rtol=0.01)
+    for low, high in ((-0.01, 1.0), (0.0, 1.01), (0.5, 0.4)):
+        with pytest.raises(InvalidInputError, match="port"):
+            partly_known({**KNOWN, "port": {"a": (low, high), "b": (0.0, 1.0), "c": (0.0, 1.0)}})

@@ -273,3 +273,12 @@ def test_the_condition_number_is_the_quotient_of_the_largest_and_smallest_singul
 def test_an_empty_bag_counts_for_nothing_in_the_mixture():
     priors = ClassPriors([[0.9, 0.1], [0.2, 0.8]])
     np.testing.assert_array_equal(priors.pooled([0, 10]), [0.2, 0.8])
+
+
+def test_a_class_may_be_called_total_where_it_is_none():
+    names = ["total", "part", "none"]
+    shares = pd.DataFrame([[0.2, 0.3, 0.5], [0.1, 0.6, 0.3]], ["a", "b"], names)
+    assert ClassPriors.of(shares).classes.tolist() == names
+    counts = pd.DataFrame([[5, 2, 3], [4, 3, 1]], ["a", "b"], names)
+    with pytest.raises(InvalidInputError, match="without a total, got 'total', the sum of all oth"):
+        ClassPriors.of(counts)

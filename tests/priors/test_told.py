@@ -108,3 +108,11 @@ def test_an_index_that_counts_the_bags():
     priors = ClassPriors.of(frame)
     assert priors.bag_ids.tolist() == [0, 1]
     assert priors.shares_of == "population"
+
+
+def test_two_rows_per_bag_are_enough_and_fewer_are_named():
+    theta = np.array([[0.5, 0.5], [0.1, 0.9], [0.3, 0.7]])
+    told = ClassPriors(theta, errors=ShareErrors.from_rows([2, 3, 2]))
+    np.testing.assert_allclose(told.errors.variances[0], theta[0])
+    with pytest.raises(InvalidInputError, match=r"at least 2 per bag, got 1\.0, 0\.0\.$"):
+        ClassPriors(theta, errors=ShareErrors.from_rows([1, 2, 0]))

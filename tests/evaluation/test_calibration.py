@@ -10,6 +10,8 @@ from unbag.evaluation import (
     Calibration,
     bag_log_loss,
     calibrate,
+    calibration,
+    likeliest_temperature,
     likeliest_temperature_by_counts,
 )
 from unbag.priors import non_square, symmetric
@@ -73,3 +75,43 @@ def test_applying_the_identity():
     chances = np.array([[0.2, 0.8], [0.5, 0.5]])
     same = Calibration(1.0, np.zeros(2)).apply(np.log(chances))
     np.testing.assert_allclose(np.exp(same), chances)
+
+
+def test_few_rows_move_little():
+    """The fit is the minimum of the loss and of what is believed without rows."""
+    rng = np.random.default_rng(1)
+    theta, n = symmetric(3, a=0.5), 9
+    bag, chances = np.arange(n) % 3, rng.dirichlet(np.ones(3), n)
+    fitted = calibrate(chances, bag, priors=theta)
+
+    def value(log_temperature, biases):
+        biases = biases - biases.mean()
+        after = np.exp(Calibration(np.exp(log_temperature), biases).apply(np.log(chances)))
+        widths = calibration._LOG_TEMPERATURE, calibration._BIAS
+        belief = (log_temperature / widths[0]) ** 2 + ((biases / widths[1]) ** 2).sum()
+        return bag_log_loss(after, bag, priors=theta) + belief / (2 * n)
+
+    least = value(np.log(fitted.temperature), fitted.biases)
+    for step in 0.05 * np.r_[np.eye(4), -np.eye(4)]:
+        assert value(np.log(fitted.temperature) + step[0], fitted.biases + step[1:]) > least
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_temperature_of_few_rows_is_near_one(seed):
+    rng = np.random.default_rng(seed)
+    logits = torch.from_numpy(3 * rng.normal(size=(6, 2)))
+    ratios = torch.from_numpy(rng.uniform(0, 2, (6, 2)))
+    losses = []
+    for temperature in calibration._GRID:
+        gain = (ratios * torch.softmax(logits / temperature, -1)).sum(-1).log().mean()
+        losses.append(float(-gain + (np.log(temperature) / 0.7) ** 2 / 12))
+    assert likeliest_temperature(logits, ratios) == calibration._GRID[np.argmin(losses)]
+
+
+def test_without_bags_to_tell_it_the_temperature_is_one():
+    logits = torch.from_numpy(3 * np.random.default_rng(0).normal(size=(6, 2)))
+    alike = torch.ones(6, 2, dtype=torch.float64)
+    assert abs(np.log(likeliest_temperature(logits, alike).item())) < 0.05
+    no_bag, theta = torch.full((6,), -1), torch.tensor([[0.5, 0.5]])
+    by_counts = likeliest_temperature_by_counts(logits, no_bag, theta)
+    assert abs(np.log(by_counts.item())) < 0.05

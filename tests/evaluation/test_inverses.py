@@ -5,7 +5,7 @@ from populations import draw_counts
 from unbag.evaluation import INVERSES, LeftInverse
 from unbag.evaluation.variances import BagSample
 from unbag.exceptions import InvalidInputError, RankError
-from unbag.priors import SHARES_OF, ClassPriors, asymmetric, symmetric
+from unbag.priors import SHARES_OF, ClassPriors, ShareErrors, asymmetric, symmetric
 
 CONFUSION = np.array([[0.7, 0.2, 0.1], [0.05, 0.9, 0.05], [0.3, 0.1, 0.6]])
 SIZES = np.array([40, 400, 1200, 80, 200, 120])
@@ -35,6 +35,15 @@ def test_size_weighted_is_weighted_least_squares():
     N = np.diag(SIZES)
     expected = np.linalg.inv(THETA.T @ N @ THETA) @ THETA.T @ N
     np.testing.assert_allclose(make("size-weighted").matrix, expected, atol=1e-12)
+
+
+def test_bags_that_drift_or_have_shares_with_errors_weigh_as_fewer_rows():
+    excess = np.array([0.0, 0.01, 0.0, 0.1, 0.0, 0.002])
+    rows = np.array([50, 1000, 30, 400, 90, 70])
+    noisy = ClassPriors(THETA, errors=ShareErrors.from_rows(rows + 1))
+    weights = 1 / (1 / SIZES + 1 / rows + excess)
+    found = LeftInverse(noisy, SIZES, excess=excess).matrix
+    np.testing.assert_allclose(found, LeftInverse(PRIORS, weights).matrix, rtol=1e-9)
 
 
 def test_nearly_singular_priors_are_inverted_as_well_as_numbers_allow():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from unbag import Bags
-from unbag.evaluation import evaluate_predictions
+from unbag.evaluation import evaluate_predictions, row_sample
 from unbag.evaluation.row_drift import mixing, part_of_bags
 from unbag.exceptions import InvalidInputError
 from unbag.priors import ClassPriors
@@ -131,3 +131,15 @@ def test_predictions_that_are_the_same_in_all_bags_may_be_due_to_bags():
     theta, counts = np.array([[0.9, 0.1], [0.1, 0.9]]), np.array([5.0, 5.0])
     assert part_of_bags(0.1, 1.96, shares, theta, counts, np.full((2, 2), 0.5)) == 1
     assert part_of_bags(0.0, 1.96, shares, theta, counts, np.eye(2)) == 0
+
+
+def test_many_columns_are_mixed_each_on_its_own_scale():
+    rows = np.random.default_rng(0).normal(size=(40, 300))
+    mixed = row_sample._columns(rows, 8, np.random.default_rng(1))
+    assert mixed.shape == (40, 8)
+    scaled = rows * np.geomspace(1e-3, 1e3, 300) + 5
+    scaled[:, 7] = 3  # tells nothing
+    other = row_sample._columns(scaled, 8, np.random.default_rng(1))
+    rows[:, 7] = 0
+    mixed = row_sample._columns(rows, 8, np.random.default_rng(1))
+    np.testing.assert_allclose(other, mixed, rtol=0, atol=1e-9)

@@ -5,6 +5,7 @@ import pytest
 
 import unbag
 from unbag.evaluation import estimate_prior
+from unbag.evaluation.target import _on_simplex
 from unbag.exceptions import InvalidInputError, RankError
 from unbag.priors import ClassPriors, ShareErrors, non_square, symmetric
 
@@ -183,3 +184,15 @@ def test_every_group_has_its_shares_with_intervals_for_all_at_once():
     assert alone.prior == pytest.approx(estimates["north"].prior)
     wide, narrow = (np.diff(e.shares[0].interval) for e in (estimates["north"], alone))
     assert wide > narrow
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e-2, 1.0])
+def test_shares_outside_the_simplex_become_the_likeliest_in_it(scale):
+    rng = np.random.default_rng(0)
+    root = scale * rng.normal(size=(3, 3))
+    free, precision = np.array([0.7, 0.45, -0.15]), np.linalg.inv(root @ root.T)
+    found = _on_simplex(free, root @ root.T)
+    corners = np.linspace(0, 1, 401)
+    grid = np.array([[a, b, 1 - a - b] for a in corners for b in corners if a + b <= 1 + 1e-12])
+    distance = np.einsum("ij,jk,ik->i", grid - free, precision, grid - free)
+    np.testing.assert_allclose(found, grid[distance.argmin()], atol=5e-3)

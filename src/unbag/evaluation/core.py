@@ -241,7 +241,11 @@ class Core:
         """Values and variances (G,) of a number along the path."""
         weights = self.inverse.weights(metric.slope(self.path, self.pi, self.raw))
         at_pattern = self.inverse.weights(metric.slope(self.pattern, self.pi, self.raw))
-        variances = self.sample.variance(weights, self.path)
+        # The path does not know which classes are poor, so the slope of a number that is no sum
+        # over C differs along it: the larger variance counts. For sums both are the same.
+        variances = np.maximum(
+            self.sample.variance(weights, self.path), self.sample.variance(at_pattern, self.path)
+        )
         return self._usable(metric.value(self.path, self.pi), variances, at_pattern)
 
     def cost(self, cost: _Floats, z: float) -> Estimate:

@@ -185,6 +185,16 @@ def test_a_predicted_share_that_chance_takes_below_zero_counts_as_hardly_any():
     assert 0 < OVERALL_METRICS["macro_f1"].value(C, pi) < 1.01
 
 
+def test_a_class_that_the_test_prior_lacks_has_an_f1_of_zero_whatever_is_estimated():
+    C = np.array([[0.9, 0.1], [-0.05, 1.05]])
+    pi = np.array([0.0, 1.0])
+    for name in ("f1", "precision"):
+        assert CLASS_METRICS[name].value(C, pi)[0] == 0
+    assert OVERALL_METRICS["macro_f1"].value(C, pi) == pytest.approx(1.05 / (1 + 1.05))
+    true = np.array([[0.9, 0.1], [0.05, 0.95]])
+    assert np.isfinite(OVERALL_METRICS["macro_f1"].slope(true, pi, C)).all()
+
+
 def test_a_stack_of_matrices_gives_a_stack_of_numbers():
     pi = np.array([0.2, 0.5, 0.3])
     stack = np.stack([CONFUSION, np.eye(3)])

@@ -107,12 +107,17 @@ def cost_metric(cost: _Floats) -> Metric:
 
 def _both_shares(s: _Floats, p: _Floats) -> _Floats:
     """Denominator of F1; a share that chance takes below zero is none."""
-    return _nonzero(p + np.maximum(s, 0))
+    return _unless_absent(_nonzero(p + np.maximum(s, 0)), s, p)
 
 
 def _own_share(s: _Floats, p: _Floats) -> _Floats:
     """Denominator of the precision; one that chance takes below zero is the least there may be."""
-    return np.maximum(_nonzero(s), _LEAST_SHARE * p)
+    return _unless_absent(np.maximum(_nonzero(s), _LEAST_SHARE * p), s, p)
+
+
+def _unless_absent(denominator: _Floats, s: _Floats, p: _Floats) -> _Floats:
+    """One for a class that the test prior lacks, of which a share below zero is predicted."""
+    return np.where((s < 0) & (p <= 0), 1.0, denominator)
 
 
 _F1 = ClassMetric(

@@ -389,3 +389,10 @@ class TestBadInput:
         here = BAGS != "w"
         report = evaluate(fitted, X[here], BAGS[here])
         assert report.n_bags == 3
+
+
+def test_rows_beside_those_of_training_are_an_unknown_part_of_their_bags(fitted):
+    assert evaluate(fitted, X, BAGS).shares_of == "population"
+    rows = unbag.ClassPriors.of(THETA).with_errors(shares_of="rows")
+    assert evaluate(fitted, X, BAGS, priors=rows).shares_of == "rows"
+    assert evaluate(fitted, unbag.Bags(X, BAGS, rows)).shares_of == "rows"

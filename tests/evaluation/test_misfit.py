@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from unbag.evaluation import evaluate_predictions
+from unbag.evaluation import INVERSES, evaluate_predictions
 from unbag.evaluation.core import Core
 from unbag.evaluation.metrics import OVERALL_METRICS
 from unbag.evaluation.variances import BagSample
@@ -135,3 +135,13 @@ def test_rare_predictions_raise_no_false_alarm():
         named += len(misfit.bags)
     assert alarms < 12
     assert named < 12
+
+
+def test_both_inverses_have_intervals_of_like_width():
+    theta = bags(12)
+    table = np.rint(400 * theta @ CONFUSION).astype(int)
+    one, other = (evaluate(theta, table, inverse=kind) for kind in ("size-weighted", INVERSES[-1]))
+    for name in ("recall", "precision", "f1", "predicted_share"):
+        for plain, best in zip(getattr(one, name), getattr(other, name), strict=True):
+            assert best == pytest.approx(plain, abs=0.02)
+            assert 0.75 < np.diff(best.interval) / np.diff(plain.interval) < 1.1

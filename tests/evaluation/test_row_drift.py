@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from unbag import Bags
-from unbag.evaluation import evaluate_predictions, row_sample
+from unbag.evaluation import evaluate_predictions, residuals, row_sample
 from unbag.evaluation.row_drift import mixing, part_of_bags
 from unbag.exceptions import InvalidInputError
 from unbag.priors import ClassPriors
@@ -143,3 +143,22 @@ def test_many_columns_are_mixed_each_on_its_own_scale():
     rows[:, 7] = 0
     mixed = row_sample._columns(rows, 8, np.random.default_rng(1))
     np.testing.assert_allclose(other, mixed, rtol=0, atol=1e-9)
+
+
+def test_covariances_within_classes_are_told_apart_from_those_between():
+    rng = np.random.default_rng(0)
+    theta = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
+    sizes, class_means = np.array([2000, 3000, 4000]), np.array([[0.0, 0.0], [3.0, -2.0]])
+    within = np.array([[1.0, 0.3], [0.3, 0.5]])
+    means, covariances = [], []
+    for shares, size in zip(theta, sizes, strict=True):
+        y = np.repeat([0, 1], np.rint(shares * size).astype(int))
+        x = class_means[y] + rng.multivariate_normal([0, 0], within, size)
+        means.append(x.mean(0))
+        covariances.append(np.cov(x.T))
+    inverse = np.linalg.pinv(theta)
+    fitted = inverse @ np.array(means)
+    found = residuals._within_class_covariances(
+        np.array(covariances), sizes, ClassPriors(theta), fitted, inverse
+    )
+    np.testing.assert_allclose(found, np.broadcast_to(within, (3, 2, 2)), atol=0.12)

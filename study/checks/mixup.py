@@ -1,14 +1,15 @@
 """Mixup and adversarial smoothing on images: both, one of the two per network, or no mixup.
 
-usage: python -m study.checks mixup [--trials 2] [--epochs 0] [--record FILE.json]
+usage: python -m study.checks mixup [--datasets NAMES] [--settings NAMES] [--variants NAMES]
+           [--trials 2] [--epochs 0] [--record FILE.json]
        python -m study.checks mixup --table FILE.json
 
-``crossfit`` with an MLP of the study, in the symmetric setting with a = 0.1 or 0.5. "both": every
-training on soft labels has mixtures of rows. "either": only those that are not smoothed, which are
-the networks of the first round and those of jobs whose trial of smoothing failed. "none": no
-mixtures. ``--epochs 0`` stands for the default. To choose by: MNIST and Kuzushiji-MNIST, trial 0.
-To judge by: all of Fashion-MNIST and USPS, and the other trials. All variants of a dataset are
-trained together; a run that is stopped goes on from its record.
+``crossfit`` with an MLP, in settings of the study, or with all rows in random bags of one size
+("bags of 16"). "both": every training on soft labels has mixtures of rows. "either": only those
+that are not smoothed, which are the networks of the first round and those of jobs whose trial of
+smoothing failed. "none": no mixtures. ``--epochs 0`` stands for the default of a CPU. All variants
+and trials of a dataset and setting are trained together; a run that is stopped goes on from its
+record.
 """
 
 import datetime
@@ -21,13 +22,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from study.checks.deep_bags import random_bags
 from study.data import Data, make_job
 from study.plan import STUDY, Run
 from unbag.methods import CrossFit, Job, fit_many
 from unbag.methods.base import Trainings
 
-DATASETS = ("mnist", "kmnist", "fashion-mnist", "usps")
-CHOSEN = ("symmetric-0.5", "symmetric-0.1")
+_BAGS_OF = "bags of "
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,34 @@ class Either(CrossFit):
                 return end.value
 
 
-VARIANTS = {"both": CrossFit(), "either": Either(), "none": CrossFit(mixup=False)}
+VARIANTS = {
+    "both": CrossFit(mixup=True),
+    "either": Either(mixup=True),
+    "none": CrossFit(mixup=False),
+}
+
+
+def make_case(data: Data, setting: str, method: CrossFit, trial: int, epochs: int) -> Job:
+    """Build the job of a variant; small bags have the default network."""
+    given: dict[str, Any] = {"seed": trial, "test": data.test, "epochs": epochs or None}
+    if setting.startswith(_BAGS_OF):
+        rows = data.rows
+        size = int(setting.removeprefix(_BAGS_OF))
+        bags = random_bags(rows.X_train, rows.y_train, size, rows.n_classes, trial)
+        return make_job(bags, method, {}, **given)
+    spec = STUDY[data.name]
+    bags, _ = data.bags(Run(data.name, setting, "crossfit", trial))
+    given |= {"model": spec.model, "model_options": spec.model_options}
+    return make_job(bags, method, {}, test_prior=data.test_prior, **given)
 
 
 def measure(
-    trials: int = 2, epochs: int = 0, done: dict[str, Any] | None = None
+    datasets: str = "usps,kmnist",
+    settings: str = "symmetric-0.5,symmetric-0.1,bags of 16,bags of 128",
+    variants: str = "both,none",
+    trials: int = 2,
+    epochs: int = 0,
+    done: dict[str, Any] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Fit the jobs of every dataset and setting that is not done, all together."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
@@ -63,27 +87,14 @@ def measure(
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
         "runs": (done or {}).get("runs", []),
     }
-    for name in DATASETS:
+    for name in datasets.split(","):
         data = Data(name)
-        for setting in CHOSEN:
+        for setting in settings.split(","):
             where = {"data": name, "setting": setting, "epochs": epochs}
             if any(where.items() <= run.items() for run in record["runs"]):
                 continue
-            cases = [(variant, trial) for variant in VARIANTS for trial in range(trials)]
-            jobs = [
-                make_job(
-                    data.bags(Run(name, setting, "crossfit", trial))[0],
-                    VARIANTS[variant],
-                    {},
-                    test_prior=data.test_prior,
-                    model=STUDY[name].model,
-                    model_options=STUDY[name].model_options,
-                    epochs=epochs or None,
-                    seed=trial,
-                    test=data.test,
-                )
-                for variant, trial in cases
-            ]
+            cases = [(variant, trial) for variant in variants.split(",") for trial in range(trials)]
+            jobs = [make_case(data, setting, VARIANTS[v], trial, epochs) for v, trial in cases]
             before = time.perf_counter()
             fits = fit_many(jobs, test_every=1000)
             seconds = round(time.perf_counter() - before, 1)
@@ -106,6 +117,6 @@ def table(record: dict[str, Any]) -> str:
             for r in record["runs"]
             if (r["data"], r["setting"], r["trial"]) == (name, setting, trial)
         }
-        cells = " | ".join(f"{errors[variant]:.2f}" for variant in variants)
+        cells = " | ".join(f"{errors[v]:.2f}" if v in errors else "–" for v in variants)
         lines.append(f"| {name} | {setting} | {trial} | {cells} |")
     return "\n".join(lines)

@@ -41,11 +41,14 @@ class Steps:
 
     def _watch(self) -> None:
         while True:
-            status = Path("/proc/self/status").read_text()
-            here = int(status.split("RssAnon:")[1].split()[0]) * 1024 / 1e6
-            for name in self._running[-1:]:
-                self.anonymous[name] = max(self.anonymous.get(name, 0.0), here)
+            self._look()
             time.sleep(0.02)
+
+    def _look(self) -> None:
+        status = Path("/proc/self/status").read_text()
+        here = int(status.split("RssAnon:")[1].split()[0]) * 1024 / 1e6
+        for name in self._running[-1:]:
+            self.anonymous[name] = max(self.anonymous.get(name, 0.0), here)
 
     def _book(self) -> None:
         now = time.perf_counter()
@@ -59,6 +62,7 @@ class Steps:
         self._book()
         self._running.append(name)
         yield
+        self._look()
         self._book()
         self._running.pop()
 
@@ -117,8 +121,8 @@ def fit(folder: Path) -> None:
     error, clf = trained.evaluation.error, trained.classifier
     result = {
         "seconds": round(time.perf_counter() - began, 1),
-        "reading_seconds": round(steps.reading, 1),
-        "step_seconds": {name: round(s, 1) for name, s in steps.seconds.items()},
+        "reading_seconds": round(steps.reading, 3),
+        "step_seconds": {name: round(s, 3) for name, s in steps.seconds.items()},
         "step_anonymous_mb": {name: round(mb) for name, mb in steps.anonymous.items()},
         "parameters": sum(p.numel() for p in clf.module_.parameters()),
         "trained_rows": round(0.7 * trained.inspection.to_dict()["n_rows"]),

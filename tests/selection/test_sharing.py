@@ -103,6 +103,28 @@ def test_a_process_that_was_only_slow_changes_nothing(bags, tmp_path, monkeypatc
     assert [t.value for t in trials[:2]] == [-9.0, -9.0]
 
 
+@pytest.mark.usefixtures("quick")
+def test_a_process_that_ends_a_trial_while_it_waits_in_the_queue(bags, tmp_path, monkeypatch):
+    """Others took it for dead: its outcome counts, and nobody trains the trial again."""
+    storage = tmp_path / "trials.log"
+    inner, queued = tuning._Search._tell, []
+
+    def slow(self, outcomes):
+        for number in () if queued else list(outcomes):
+            queued.append(number)
+            trial = self.study.trials[number]
+            Workers(optuna, self.study)._queue(trial._trial_id, trial.user_attrs["worker"])
+            assert self.study.trials[number].state == STATES.WAITING
+        inner(self, outcomes)
+
+    monkeypatch.setattr(tuning._Search, "_tell", slow)
+    run(bags, n_trials=3, at_once=2, storage=storage)
+    assert queued == [0, 1]
+    trials = the_study(storage).trials
+    check_whole(trials, 3)
+    assert [t.user_attrs["worker"] for t in trials[:2]] == ["", ""]
+
+
 def test_kinds_of_storages(tmp_path):
     assert open_storage(optuna, None) == (None, False)
     assert open_storage(optuna, "sqlite:///a.db") == ("sqlite:///a.db", False)

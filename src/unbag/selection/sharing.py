@@ -13,7 +13,9 @@ from unbag.validation import invalid
 __all__ = ["Workers", "open_storage"]
 
 EVERY = 10.0  # seconds between two signs of life of a process
-GRACE = 60.0  # seconds without one after which others take over its trials
+# Seconds without one after which others take over its trials: more than the 30 for which nobody can
+# write to a journal after a process was killed that was writing.
+GRACE = 60.0
 _LONGEST_LINE = 1 << 16  # bytes of the first line of a journal that are looked at
 _ALIVE = "signs of life of "
 _WORKER = "worker"  # attribute of a trial: the process that works on it

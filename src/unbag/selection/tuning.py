@@ -294,9 +294,16 @@ class _Search:
         for number, (state, score) in outcomes.items():
             told = self.optuna.trial.TrialState[state]
             with contextlib.suppress(self.optuna.exceptions.UpdateFinishedTrialError):
+                self._take_back(int(number))
                 self.study.tell(int(number), score, state=told, skip_if_finished=True)
             params = self.study.trials[int(number)].params
             tell(self.callbacks, Trial(int(number), params, score, state))
+
+    def _take_back(self, number: int) -> None:
+        """Take a trial out of the queue that others put there while this process did not answer."""
+        states, trial = self.optuna.trial.TrialState, self.study.trials[number]
+        if trial.state == states.WAITING:
+            self.study._storage.set_trial_state_values(trial._trial_id, states.RUNNING)
 
     def _scores(
         self, candidates: Sequence[tuple[Any, UnbagClassifier]], share: float, verbose: bool

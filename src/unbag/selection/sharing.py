@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from unbag.validation import invalid
 
-__all__ = ["Workers", "open_storage"]
+__all__ = ["Workers", "open_storage", "tell_end"]
 
 EVERY = 10.0  # seconds between two signs of life of a process
 # Seconds without one after which others take over its trials: more than the 30 for which nobody can
@@ -48,6 +48,15 @@ def _check_journal(path: Path) -> None:
     if first and not (first.startswith(b"{") and b'"op_code"' in first):
         got = f"{str(path)!r}, which holds something else"
         raise invalid("storage", "a journal of Optuna, or a file to make", got, remedy)
+
+
+def tell_end(optuna: Any, study: Any, number: int, state: str, score: float | None) -> None:
+    """Tell a study the end of a trial, where no other process has told it."""
+    states, trial = optuna.trial.TrialState, study.trials[number]
+    with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
+        if trial.state == states.WAITING:  # others did not hear of this process, and queued it
+            study._storage.set_trial_state_values(trial._trial_id, states.RUNNING)
+        study.tell(number, score, state=states[state], skip_if_finished=True)
 
 
 class Workers:

@@ -1,6 +1,5 @@
 """Search over methods and hyperparameters without a label, by Optuna on the stacked engine."""
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from unbag.identity import hash_rows
 from unbag.methods import METHODS, Method, fit_many, get_method, shortened
 from unbag.selection.result import TuningResult
 from unbag.selection.scorers import accuracy_scorer, likelihood_scorer
-from unbag.selection.sharing import Workers, open_storage
+from unbag.selection.sharing import Workers, open_storage, tell_end
 from unbag.validation import check_choice, check_number, import_optional, invalid
 
 __all__ = ["DEFAULT_SEARCH", "tune"]
@@ -292,18 +291,9 @@ class _Search:
 
     def _tell(self, outcomes: Mapping[Any, tuple[str, float | None]]) -> None:
         for number, (state, score) in outcomes.items():
-            told = self.optuna.trial.TrialState[state]
-            with contextlib.suppress(self.optuna.exceptions.UpdateFinishedTrialError):
-                self._take_back(int(number))
-                self.study.tell(int(number), score, state=told, skip_if_finished=True)
+            tell_end(self.optuna, self.study, int(number), state, score)
             params = self.study.trials[int(number)].params
             tell(self.callbacks, Trial(int(number), params, score, state))
-
-    def _take_back(self, number: int) -> None:
-        """Take a trial out of the queue that others put there while this process did not answer."""
-        states, trial = self.optuna.trial.TrialState, self.study.trials[number]
-        if trial.state == states.WAITING:
-            self.study._storage.set_trial_state_values(trial._trial_id, states.RUNNING)
 
     def _scores(
         self, candidates: Sequence[tuple[Any, UnbagClassifier]], share: float, verbose: bool

@@ -143,8 +143,9 @@ def table(record: dict[str, Any]) -> str:
     lines += [
         "",
         "Reading, encoding and writing, in two passes: "
-        f"{record['reading_seconds_of_one_core']:,.0f} s of one core. Encoded rows: {record['gb_of_rows']:.0f} GB. Bags, parts and order of the "
-        f"rows: {record['gb_of_places']:.0f} GB of memory.",
+        f"{record['reading_seconds_of_one_core']:,.0f} s of one core. Encoded rows: "
+        f"{record['gb_of_rows']:.0f} GB. Bags, parts and order of the rows: "
+        f"{record['gb_of_places']:.0f} GB of memory.",
     ]
     return "\n".join(lines)
 

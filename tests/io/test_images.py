@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from unbag.exceptions import InvalidInputError, MissingDependencyError
 from unbag.io.images import ImageEncoding, read_images
@@ -133,6 +133,20 @@ def test_palettes_alpha_and_orientation(folder, table):
     np.testing.assert_array_equal(rows.X[1].transpose(1, 2, 0), np.asarray(palette.convert("RGB")))
     np.testing.assert_array_equal(rows.X[2].transpose(1, 2, 0), COLOUR[2])
     assert rows.notes == ()
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_images_are_turned_as_their_camera_says(folder, table, orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    shot = Image.fromarray(COLOUR[0])
+    for name in ("a.png", "b.png", "sub/c.png"):
+        shot.save(folder / name, exif=exif)
+    with Image.open(folder / "a.png") as image:
+        upright = np.asarray(ImageOps.exif_transpose(image))
+    rows = read_images(table(), folder, bag="bag")
+    assert rows.X.shape[1:] == (3, *upright.shape[:2])
+    np.testing.assert_array_equal(rows.X[0].transpose(1, 2, 0), upright)
 
 
 def test_other_files_and_repeated_ones_are_noted(folder, table):

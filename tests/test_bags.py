@@ -391,3 +391,10 @@ def test_a_class_may_be_called_as_the_column_of_rows_is():
     frame = Bags(np.eye(2), ["a", "b"], ClassPriors(THETA, ["a", "b"], ["rows", "bag"])).to_frame()
     assert frame.columns.tolist() == ["rows", "rows", "bag"]
     assert frame.iloc[0].tolist() == [1, 0.8, 0.2]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_records_that_occur_twice_the_share_is_tested_that_was_asked_for(seed):
+    record = np.repeat(np.arange(20.0), 2)[:, None]
+    train, test = Bags(record, np.arange(40) % 2, THETA).train_test_split(0.5, random_state=seed)
+    assert len(np.unique(np.asarray(test.X))) == len(np.unique(np.asarray(train.X))) == 10

@@ -239,3 +239,11 @@ def test_errors_of_impossible_sizes_are_refused(error):
     """Squares of the largest ones overflowed."""
     with pytest.raises(InvalidInputError, match="finite and non-negative, at most 1e"):
         ClassPriors([[0.5, 0.5]], errors=[[error, 0.1]])
+
+
+def test_of_errors_that_no_independent_numbers_have_the_sum_is_kept():
+    given = np.array([[0.3, 0.1, 0.1], [0.02, 0.5, 0.01], [0.1, 0.1, 0.1]])
+    found = ShareErrors.of(given)
+    np.testing.assert_allclose((found.standard_errors**2).sum(1), (given**2).sum(1))
+    np.testing.assert_allclose(found.standard_errors[2], given[2])
+    np.testing.assert_allclose(found.covariance.sum((1, 2)), 0, atol=1e-12)  # they sum to 1

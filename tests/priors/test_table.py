@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from unbag.exceptions import InvalidInputError
 from unbag.priors import (
     ClassPriors,
+    read_labels,
 )
 
 quick = settings(deadline=None, max_examples=40)
@@ -282,3 +283,16 @@ def test_a_class_may_be_called_total_where_it_is_none():
     counts = pd.DataFrame([[5, 2, 3], [4, 3, 1]], ["a", "b"], names)
     with pytest.raises(InvalidInputError, match="without a total, got 'total', the sum of all oth"):
         ClassPriors.of(counts)
+
+
+def test_rows_that_are_right_but_for_the_last_bit_stay_as_they_are():
+    shares = np.array([[0.7, 0.2, 0.1]])
+    assert shares.sum() != 1
+    np.testing.assert_array_equal(ClassPriors(shares).values, shares)
+
+
+def test_labels_that_became_floats_by_a_missing_one_are_whole_numbers_again():
+    table = ClassPriors([[0.5, 0.5]], classes=[3, 7])
+    assert read_labels(np.array([7.0, np.nan, 3.0]), table, 3).tolist() == [1, -1, 0]
+    with pytest.raises(InvalidInputError, match=r"unknown 3\.5"):
+        read_labels(np.array([7.0, np.nan, 3.5]), table, 3)

@@ -50,6 +50,17 @@ def test_counts_of_small_bags_tell_the_temperature(factor):
     assert abs(np.log(found / factor)) < 0.15
 
 
+def test_calibration_does_not_depend_on_the_rows_taken_at_once(monkeypatch):
+    rng = np.random.default_rng(0)
+    bag, chances = rng.integers(0, 3, 100), rng.dirichlet([1, 1, 1], 100)
+    theta = [[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.2, 0.7]]
+    whole = calibrate(chances, bag, priors=theta)
+    monkeypatch.setattr(calibration, "_PART", 16)
+    parts = calibrate(chances, bag, priors=theta)
+    np.testing.assert_allclose(parts.temperature, whole.temperature, rtol=1e-6)
+    np.testing.assert_allclose(parts.biases, whole.biases, atol=1e-6)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_calibration_is_never_worse_on_its_own_rows(seed):
     rng = np.random.default_rng(seed)

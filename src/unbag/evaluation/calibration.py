@@ -30,6 +30,7 @@ _Floats = NDArray[np.float64]
 _STARTS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 256.0)  # temperatures
 _LOG_TEMPERATURE, _BIAS = 2.0, 1.0  # deviations believed in by calibrate
 _GRID = np.geomspace(0.4, 8, 40)
+_PART = 1 << 18  # rows whose likelihood is computed at once
 _ROUNDING = 1 / 12  # variance of what is left of a number that was rounded
 _GRID_LOG_TEMPERATURE = 0.7  # the same, of likeliest_temperature
 
@@ -67,7 +68,7 @@ def calibrate(
     probabilities must come from a model that was not trained on these rows.
     """
     likelihood = _likelihood(probabilities, bag_ids, priors, output_prior, labels)
-    return _fit(likelihood, torch.from_numpy(likelihood.log_eta))
+    return _fit(likelihood, likelihood.log_eta)
 
 
 def calibrate_log(
@@ -103,13 +104,19 @@ def _fit(likelihood: HeldOutLikelihood, log_eta: Tensor) -> Calibration:
     k = log_eta.shape[1]
 
     def objective(parameters: _Floats) -> tuple[float, _Floats]:
-        variables = torch.tensor(parameters, requires_grad=True)
-        biases = variables[1:] - variables[1:].mean()
-        logits = log_eta * torch.exp(-variables[0]) + biases
-        belief = (variables[0] / _LOG_TEMPERATURE) ** 2 + ((biases / _BIAS) ** 2).sum()
-        loss = likelihood.loss(torch.log_softmax(logits, -1)) + belief / (2 * len(log_eta))
-        (gradient,) = torch.autograd.grad(loss, variables)
-        return float(loss.detach()), gradient.numpy()
+        variables, value = torch.tensor(parameters, requires_grad=True), 0.0
+        for start in range(0, len(log_eta), _PART):  # of many rows all at once take much memory
+            rows = slice(start, start + _PART)
+            biases = variables[1:] - variables[1:].mean()
+            logits = log_eta[rows] * torch.exp(-variables[0]) + biases
+            loss = likelihood.loss(torch.log_softmax(logits, -1), rows)
+            if start == 0:
+                belief = (variables[0] / _LOG_TEMPERATURE) ** 2 + ((biases / _BIAS) ** 2).sum()
+                loss = loss + belief / (2 * len(log_eta))
+            loss.backward()  # type: ignore[no-untyped-call]
+            value += float(loss.detach())
+        assert variables.grad is not None
+        return value, variables.grad.numpy()
 
     # Probabilities of zero and one do not move with the temperature at first, so the search starts
     # from the best of several.

@@ -24,6 +24,7 @@ __all__ = ["HeldOutLikelihood", "bag_log_loss", "log_mixture"]
 
 _Floats = NDArray[np.float64]
 _SMALLEST = 1e-12
+_ALL = slice(None)
 
 
 def bag_log_loss(
@@ -48,7 +49,7 @@ def bag_log_loss(
     0.1643
     """
     likelihood = HeldOutLikelihood(probabilities, bag_ids, priors, output_prior)
-    return float(likelihood.loss(torch.from_numpy(likelihood.log_eta)))
+    return float(likelihood.loss(likelihood.log_eta))
 
 
 def log_mixture(ratios: torch.Tensor, eta: torch.Tensor) -> torch.Tensor:
@@ -69,19 +70,25 @@ class HeldOutLikelihood:
         if len(bag_index) == 0:
             raise invalid("bag_ids", "ids of at least one row", "none")
         eta = check_probabilities(probabilities, len(bag_index), table.n_classes)
-        self.log_eta = np.log(np.maximum(eta, _SMALLEST))
+        self._eta = eta
         counts = np.bincount(bag_index, minlength=table.n_bags)
         pooled = table.pooled(counts)
         output = pooled
         if output_prior is not None:
             output = check_test_prior(output_prior, table.classes, name="output_prior")
         inverse = np.where(output > 0, 1 / np.maximum(output, _SMALLEST), 0)
-        self._bag = torch.from_numpy((table.values * inverse)[bag_index])  # (n, K)
+        self._bag_index = torch.from_numpy(bag_index)
+        self._bag = torch.from_numpy(table.values * inverse)  # (M, K)
         self._pooled = torch.from_numpy(pooled * inverse)
-        self._share = torch.from_numpy(np.log(counts / counts.sum() + 1e-300)[bag_index])
+        self._share = torch.from_numpy(np.log(counts / counts.sum() + 1e-300))  # (M,)
 
-    def loss(self, log_eta: torch.Tensor) -> torch.Tensor:
-        """Mean of −log P(bag | x)."""
-        eta = torch.exp(log_eta)
-        of_bag, of_all = log_mixture(self._bag, eta), log_mixture(self._pooled, eta)
-        return -(self._share + of_bag - of_all).mean()
+    @property
+    def log_eta(self) -> torch.Tensor:
+        """Log-probabilities of the rows, (n, K)."""
+        return torch.from_numpy(np.log(np.maximum(self._eta, _SMALLEST)))
+
+    def loss(self, log_eta: torch.Tensor, rows: slice = _ALL) -> torch.Tensor:
+        """Mean of −log P(bag | x), or what some rows, whose ``log_eta`` is given, add to it."""
+        eta, bag = torch.exp(log_eta), self._bag_index[rows]
+        of_bag, of_all = log_mixture(self._bag[bag], eta), log_mixture(self._pooled, eta)
+        return -(self._share[bag] + of_bag - of_all).sum() / len(self._bag_index)

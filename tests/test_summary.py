@@ -127,6 +127,8 @@ def test_every_result_draws_itself_on_given_axes(bags, evaluation, result):
         assert shown.plot(ax=axes) is axes
         assert axes.has_data()
         pyplot.close(figure)
+    _, points = (line.get_xydata().tolist() for line in result.plot().lines)
+    assert points == [[0, -0.5], [2, -0.4]]
     axes = bags.plot()
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         "north (30 rows)",

@@ -1,11 +1,14 @@
 """Bags that disagree about a model beyond chance."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from unbag.evaluation import INVERSES, evaluate_predictions
-from unbag.evaluation.core import Core
+from unbag.evaluation.core import Core, _with_column
 from unbag.evaluation.metrics import OVERALL_METRICS
+from unbag.evaluation.misfit import _fourth_moment
 from unbag.evaluation.variances import BagSample
 from unbag.priors import SHARES_OF, ClassPriors
 
@@ -145,3 +148,29 @@ def test_both_inverses_have_intervals_of_like_width():
         for plain, best in zip(getattr(one, name), getattr(other, name), strict=True):
             assert best == pytest.approx(plain, abs=0.02)
             assert 0.75 < np.diff(best.interval) / np.diff(plain.interval) < 1.1
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.4, 1.0])
+def test_the_fourth_moment_is_that_of_drawn_predictions(noise):
+    theta = bags(4)
+    sample = SimpleNamespace(theta=theta, noise=np.full(4, noise))
+
+    def of(shares):  # predictions are the corners of a simplex
+        return sum(shares[k] * ((np.eye(3)[k] - shares) ** 2).sum() ** 2 for k in range(3))
+
+    expected = []
+    for t in theta:
+        of_class = sum(t[k] * of(CONFUSION[k]) for k in range(3))
+        expected.append(noise * of(t @ CONFUSION) + (1 - noise) * of_class)
+    np.testing.assert_allclose(_fourth_moment(sample, CONFUSION), expected)
+
+
+def test_matrices_of_a_path_are_those_of_chances():
+    columns = np.array([[0.2, 0.3, 0.1], [1.0, 0.0, 0.5]])
+    for k in range(3):
+        matrices = _with_column(CONFUSION, k, columns)
+        np.testing.assert_allclose(matrices.sum(-1), 1)
+        np.testing.assert_allclose(matrices[:, :, k], columns)
+        others = [j for j in range(3) if j != k]
+        ratio = matrices[0][:, others] / CONFUSION[:, others]
+        np.testing.assert_allclose(ratio[:, 0], ratio[:, 1])

@@ -377,7 +377,7 @@ def test_an_estimator_without_priors(bags):
 @pytest.mark.parametrize("search", [GridSearchCV, HalvingGridSearchCV])
 def test_scikit_learns_searches(bags, scorer, search):
     grid = {"unbagclassifier__learning_rate": [1e-7, 3e-2]}
-    model = make_pipeline(StandardScaler(), make())
+    model = make_pipeline(StandardScaler(), "passthrough", make())
     result = search(model, grid, scoring=scorer, cv=StratifiedKFold(3), refit=False)
     result.fit(bags.X, bags.bag_ids)
     assert result.best_params_ == {"unbagclassifier__learning_rate": 3e-2}

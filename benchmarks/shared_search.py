@@ -4,8 +4,8 @@ usage: python benchmarks/shared_search.py [--record FILE.json] [--trials N] [--r
        python benchmarks/shared_search.py --table FILE.json
 
 Each process gives the same call of ``unbag.tune`` with a file of Optuna's ``JournalStorage``. Two
-are killed (``kill -9``) at random moments while they have trials. Every trial must end, and the
-journal must hold one end of each.
+are killed (``kill -9``) at random moments while they have trials. Every trial must end. Two processes
+may write the same end of a trial, whose outcome a killed one had kept; Optuna takes the first.
 """
 
 import collections
@@ -42,7 +42,7 @@ print(found.best_score, found.best_params)
 
 
 def ends_by_trial(journal: Path) -> collections.Counter[int]:
-    """Count how often the journal accepts the end of each trial, as Optuna replays it."""
+    """Count how often an end of each trial was written to the journal; Optuna takes the first."""
     ended: collections.Counter[int] = collections.Counter()
     for line in journal.read_text().splitlines():
         entry = json.loads(line)
@@ -100,7 +100,7 @@ def table(record: dict[str, Any]) -> str:
         f"{PROCESSES} processes, {record['trials']} trials, {KILLED} of the processes killed; "
         f"{record['hardware']}.",
         "",
-        "| run | trials taken over | trials | ended | most ends of one trial | same result |",
+        "| run | trials taken over | trials | ended | ends written of one trial, at most | same result |",
         "|---|---|---|---|---|---|",
     ]
     for number, run in enumerate(record["runs"], 1):

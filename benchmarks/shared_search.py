@@ -4,8 +4,8 @@ usage: python benchmarks/shared_search.py [--record FILE.json] [--trials N] [--r
        python benchmarks/shared_search.py --table FILE.json
 
 Each process gives the same call of ``unbag.tune`` with a file of Optuna's ``JournalStorage``. Two
-are killed (``kill -9``) at random moments while they have trials. Every trial must end. Two processes
-may write the same end of a trial, whose outcome a killed one had kept; Optuna takes the first.
+are killed (``kill -9``) at random moments while they have trials. Every trial must end. If two
+processes write an end of the same trial, Optuna takes the first.
 """
 
 import collections
@@ -100,7 +100,8 @@ def table(record: dict[str, Any]) -> str:
         f"{PROCESSES} processes, {record['trials']} trials, {KILLED} of the processes killed; "
         f"{record['hardware']}.",
         "",
-        "| run | trials taken over | trials | ended | ends written of one trial, at most | same result |",
+        "| run | trials taken over | trials | ended | ends written of one trial, at most "
+        "| same result |",
         "|---|---|---|---|---|---|",
     ]
     for number, run in enumerate(record["runs"], 1):

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from populations import PURE, SQUARE, THREE, rows_of
 
 import unbag
 from unbag.evaluation import accuracy_warning, evaluate_predictions
-from unbag.evaluation.trust import beyond_limits_warning
+from unbag.evaluation.trust import beyond_limits_warning, row_drift_warning
 from unbag.exceptions import ImplausibleEstimateWarning
 from unbag.priors import SHARES_OF, ClassPriors, symmetric
 
@@ -147,3 +148,10 @@ def test_weights_count_as_fewer_rows():
     weight = np.where(np.arange(200) % 33 == 0, 1.0, 1e-6)  # four rows of bag 0, three of bag 1
     assert accuracy_warning(predicted, bag, priors, None, weight) is None
     assert accuracy_warning(1 - predicted, bag, priors, np.array([0.5, 0.5])) is not None
+
+
+@pytest.mark.parametrize(("part", "words"), [(1, "So all of how"), (0.4, "So up to 40% of how")])
+def test_a_drift_of_rows_says_how_much_it_may_explain(part, words):
+    drift = SimpleNamespace(part=part, p_value=0.001, deviation=0.5, accuracy=0.6)
+    assert words in row_drift_warning(drift)
+    assert row_drift_warning(SimpleNamespace(part=0)) is None

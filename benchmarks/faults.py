@@ -134,13 +134,14 @@ def kill_table(found: dict[str, Record]) -> str:
 
 def fault_table(found: dict[str, Record]) -> str:
     names = list(next(iter(found.values()))["points"]) if found else []
-    columns = (*names, "points", "of", "told", "wrong")
+    columns = (*names, "points", "of", "told", "ended by a library", "wrong")
     lines = ["| failing | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
     total: Counter[str] = Counter()
     for command, row in found.items():
         counts = Counter(row["points"])
         counts |= {"points": counts.total(), "of": row["possible"]}
         counts |= {"told": row["told"], "wrong": len(row["wrong"])}
+        counts["ended by a library"] = len(row.get("crashes", []))
         total += counts
         lines.append(row_of(command, counts, columns))
     return "\n".join([*lines, row_of("all", total, columns)])

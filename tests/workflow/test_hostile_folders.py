@@ -552,3 +552,13 @@ def test_a_full_disk_under_the_trials_names_the_cause(folder, monkeypatch):
     with pytest.raises(OSError, match=r"The trials cannot be kept: database or disk is full\."):
         tune_files("rows.parquet", output="new", trials=1, **OPTIONS)
     assert not list(folder.glob("*new*"))
+
+
+def test_a_fault_while_the_file_of_trials_is_made_names_the_cause(folder, monkeypatch):
+    def failing(*_, **__):
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr("optuna.create_study", failing)
+    with pytest.raises(OSError, match=r"The trials cannot be kept: disk I/O error\."):
+        tune_files("rows.parquet", output="new", trials=1, **OPTIONS)
+    assert not list(folder.glob("*new*"))

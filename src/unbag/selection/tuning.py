@@ -133,10 +133,10 @@ def tune(
         )
     except InvalidInputError:
         raise
-    except Exception as error:  # noqa: BLE001 — every kind of storage has its errors
+    except Exception as error:  # every kind of storage has its errors
         got = f"one that cannot be opened ({str(error).splitlines()[0]})"
         remedy = "give a file, for example: trials.log or sqlite:///trials.db"
-        raise invalid("storage", "a storage of Optuna", got, remedy) from None
+        raise invalid("storage", "a storage of Optuna", got, remedy) from error
     if study.user_attrs.get("fingerprint", digest) != digest:
         message = f"The study {study.study_name!r} is of other data or another search; name a new."
         raise InvalidInputError(message)

@@ -1,5 +1,6 @@
 """Search over methods and hyperparameters without a label, by Optuna on the stacked engine."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -134,9 +135,11 @@ def tune(
     except InvalidInputError:
         raise
     except Exception as error:  # every kind of storage has its errors
+        if not isinstance(storage, str | os.PathLike):  # one that is open already
+            raise
         got = f"one that cannot be opened ({str(error).splitlines()[0]})"
         remedy = "give a file, for example: trials.log or sqlite:///trials.db"
-        raise invalid("storage", "a storage of Optuna", got, remedy) from error
+        raise invalid("storage", "a storage of Optuna", got, remedy) from None
     if study.user_attrs.get("fingerprint", digest) != digest:
         message = f"The study {study.study_name!r} is of other data or another search; name a new."
         raise InvalidInputError(message)

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from unbag.exceptions import UnbagError
 from unbag.files import discard, discarded
 
 __all__ = ["kept_trials", "naming_the_cause"]
@@ -27,6 +28,8 @@ def naming_the_cause() -> Iterator[None]:
     """Make an OSError of what SQLite could not do, such as to write to a full disk."""
     try:
         yield
+    except UnbagError:  # it names the cause already
+        raise
     except Exception as error:
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, sqlite3.Error):

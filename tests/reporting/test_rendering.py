@@ -246,7 +246,7 @@ def impossible(run):
     evaluation.recall[0] = Estimate(1.42, 0.99, 1.0)
     evaluation.precision[1] = Estimate(-0.3, 0.0, 0.02)
     evaluation.confusion[0] = [1.42, -0.4, -0.02]
-    curve = content["reliability"].overall
+    curve = evaluation.reliability.overall
     curve.frequency[curve.rows.argmax()] = 1.3
     return build_report(**content)
 
@@ -284,7 +284,7 @@ def test_an_estimate_outside_by_less_than_its_error_is_shown_as_the_limit(run):
 @pytest.mark.parametrize(("m", "k"), [(2, 2), (40, 20), (700, 21)])
 def test_few_and_many_bags_and_classes(run, m, k):
     other = draw(run, m, k)
-    page = render_html(build_report(**other.content(reliability=None, data=None)))
+    page = render_html(build_report(**other.content(data=None)))
     assert len(page.encode()) < 800_000
     cells = page.count('<td class="pt h')
     small = m <= 40 and k <= 20

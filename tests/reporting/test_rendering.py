@@ -253,6 +253,7 @@ def impossible(run):
 
 def test_no_share_on_the_page_is_outside_0_to_100_percent(run):
     report = impossible(run)
+    report["calibration"]["trusted"] = True  # its chart has a share outside too
     code = re.compile(r"<(style|script)>.*?</\1>", re.DOTALL)
     page = Page(code.sub("", render_html(report)))
     shown = re.findall(r"([−-]?[\d.]+)%", "\n".join(page.texts + page.tips))
@@ -271,6 +272,16 @@ def test_an_estimate_not_to_be_trusted_is_marked_with_the_reason(run):
     bars = re.findall(r'<svg class="bar".*?</svg>', render_html(impossible(run)), re.DOTALL)
     assert len(bars) == 6
     assert not any("<circle" in bar for bar in bars)
+
+
+def test_reliability_that_is_not_to_be_trusted_is_not_shown(run):
+    report = impossible(run)
+    assert report["calibration"]["reliability"]["overall"]["frequency"]  # kept in the content
+    page = render_html(report)
+    assert "How often predictions come true is not shown" in page
+    assert "Reliability of" not in page
+    del report["calibration"]["trusted"]  # as in earlier versions
+    assert "Reliability of the predicted class" in render_html(report)
 
 
 def test_an_estimate_outside_by_less_than_its_error_is_shown_as_the_limit(run):

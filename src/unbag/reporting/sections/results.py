@@ -179,6 +179,7 @@ def calibration(sources: Sources) -> Part | None:
         "classes": sources.classes,
         "temperature": None if fitted is None else fitted.temperature,
         "biases": None if fitted is None else fitted.biases,
+        "trusted": evaluation is None or evaluation.trustworthy,
         "reliability": None
         if reliability is None
         else {

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import threading
 import time
 from typing import Self
 
@@ -25,6 +26,19 @@ _LOG = logging.getLogger("unbag")
 _EVERY = 60.0  # seconds between lines where there is no terminal
 
 
+class _Clock:
+    """When the last line was printed: one time for all steps, since many are shorter than that."""
+
+    told: float | None = None
+
+    @classmethod
+    def until_next(cls) -> float:
+        """Seconds until the next line; the first step of the process starts the clock."""
+        if cls.told is None:
+            cls.told = time.monotonic()
+        return cls.told + _EVERY - time.monotonic()
+
+
 class _Bar:
     """One step: a progress bar on a terminal, and one line per minute where there is none.
 
@@ -37,7 +51,9 @@ class _Bar:
         console = Console(stderr=True)
         is_shown = console.is_terminal or console.is_jupyter
         self._title, self._lines = title, visible and not is_shown
-        self._started = self._told = time.monotonic()
+        self._started = time.monotonic()
+        self._ended, self._teller = threading.Event(), threading.Thread(target=self._tell)
+        self._teller.daemon = True
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -49,24 +65,33 @@ class _Bar:
 
     def __enter__(self) -> Self:
         self._bar.start()
+        if self._lines:
+            self._teller.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
+        self._ended.set()
+        if self._lines:
+            self._teller.join()
         _LOG.info("%s: %s", self._title, _duration(time.monotonic() - self._started))
 
-    def _tell(self, done: float, total: float | None) -> None:
-        """Print a line, if none was printed in the last minute."""
-        now = time.monotonic()
-        if not self._lines or now - self._told < _EVERY:
-            return
-        self._told = now
-        taken = now - self._started
-        text = f"{self._title}: {_duration(taken)} so far"
-        if total and done:
-            left = _duration(taken * (total / done - 1))
-            text = f"{self._title}: {done / total:.0%}, {_duration(taken)} so far, {left} left"
-        print(text, file=sys.stderr, flush=True)  # noqa: T201 - what a bar is on a terminal
+    def _tell(self) -> None:
+        """Print a line once a minute, also while the step does one long thing."""
+        while not self._ended.wait(max(0.0, _Clock.until_next())):
+            if _Clock.until_next() <= 0:
+                _Clock.told = time.monotonic()
+                print(self._line(), file=sys.stderr, flush=True)  # noqa: T201 - a bar in words
+
+    def _line(self) -> str:
+        """Say how far the step is."""
+        taken = time.monotonic() - self._started
+        task = self._bar.tasks[-1] if self._bar.tasks else None
+        if task is None or not (task.total and task.completed):
+            return f"{self._title}: {_duration(taken)} so far"
+        done = task.completed / task.total
+        left = _duration(taken * (1 / done - 1))
+        return f"{self._title}: {done:.0%}, {_duration(taken)} so far, {left} left"
 
 
 def _duration(seconds: float) -> str:
@@ -101,7 +126,6 @@ class RowProgress(_Bar):
     def __call__(self, done: int, total: int | None) -> None:
         """Tell how many rows are done."""
         self._bar.update(self._task, completed=done, total=total)
-        self._tell(done, total)
 
 
 class StageProgress(_Bar):
@@ -146,8 +170,6 @@ class TrainingProgress(_Bar):
     def advance(self, model_epochs: int, note: str = "") -> None:
         """Count finished model-epochs."""
         self._bar.update(self._task, advance=model_epochs, note=note)
-        task = self._bar.tasks[self._task]
-        self._tell(task.completed, task.total)
 
 
 class DownloadProgress(_Bar):

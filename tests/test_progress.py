@@ -4,6 +4,7 @@ import logging
 import threading
 
 import pytest
+from rich.progress import ProgressSample
 
 from unbag import progress
 from unbag.progress import RowProgress, StageProgress, TrainingProgress
@@ -75,10 +76,26 @@ def test_a_line_tells_the_time_left(clock, capsys):
     step.advance(10)
     (line,) = lines(step, clock, [1060], capsys)
     assert line == "start: 25%, 1 min 0 s so far, 3 min 0 s left"
+    step = TrainingProgress(total=40, visible=True, label="round 1", ahead=2.5)
+    step.advance(10)  # a minute; 3 of this step are left, and 2.5 times 4 of later ones
+    clock.now = 1060.0
+    (line,) = lines(step, clock, [1120], capsys)
+    assert line == "round 1: 25%, 1 min 0 s so far, at most about 13 min 0 s left"
     rows = RowProgress("reading rows", visible=True)
     rows(50, None)  # their number is not known
-    (line,) = lines(rows, clock, [1120], capsys)
+    (line,) = lines(rows, clock, [1180], capsys)
     assert line == "reading rows: 1 min 0 s so far"
+
+
+def test_a_bar_tells_the_time_left_of_all_steps():
+    bar = TrainingProgress(total=40, visible=True, label="start", ahead=2.5)._bar
+    (task,) = bar.tasks
+    (left,) = (column for column in bar.columns if isinstance(column, progress._AllRemaining))
+    assert left.render(task).plain == "-:--:--"
+    task.start_time, task.stop_time, task.completed = 0.0, 60.0, 10
+    task._progress.extend([ProgressSample(20.0, 0), ProgressSample(60.0, 10)])
+    assert (task.elapsed, task.time_remaining) == (60, 120)  # 4 seconds for each of the others
+    assert left.render(task).plain == "0:09:30"
 
 
 @pytest.mark.parametrize("visible", [True, False])

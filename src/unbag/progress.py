@@ -1,5 +1,6 @@
 """Progress with the time left, on standard error: bars, or lines if it is no terminal."""
 
+import datetime
 import logging
 import sys
 import threading
@@ -13,11 +14,13 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.text import Text
 
 __all__ = ["DownloadProgress", "RowProgress", "StageProgress", "TrainingProgress"]
 
@@ -46,8 +49,14 @@ class _Bar:
     """
 
     def __init__(
-        self, title: str, *columns: ProgressColumn, visible: bool, transient: bool = False
+        self,
+        title: str,
+        *columns: ProgressColumn,
+        visible: bool,
+        transient: bool = False,
+        ahead: float = 0.0,
     ) -> None:
+        self._ahead = ahead
         console = Console(stderr=True)
         is_shown = console.is_terminal or console.is_jupyter
         self._title, self._lines = title, visible and not is_shown
@@ -90,8 +99,9 @@ class _Bar:
         if task is None or not (task.total and task.completed):
             return f"{self._title}: {_duration(taken)} so far"
         done = task.completed / task.total
-        left = _duration(taken * (1 / done - 1))
-        return f"{self._title}: {done:.0%}, {_duration(taken)} so far, {left} left"
+        left = _duration(taken * (1 / done - 1 + self._ahead / done))
+        most = "at most about " if self._ahead else ""
+        return f"{self._title}: {done:.0%}, {_duration(taken)} so far, {most}{left} left"
 
 
 def _duration(seconds: float) -> str:
@@ -142,6 +152,24 @@ class StageProgress(_Bar):
         self._bar.add_task(title, total=None)
 
 
+class _AllRemaining(ProgressColumn):
+    """The time left of a step and of those after it."""
+
+    max_refresh = 0.5
+
+    def __init__(self, ahead: float) -> None:
+        super().__init__()
+        self._ahead = ahead
+
+    def render(self, task: Task) -> Text:
+        """Write it as rich writes the time left of one step."""
+        if task.time_remaining is None:
+            return Text("-:--:--", style="progress.remaining")
+        whole = (task.elapsed or 0.0) + task.time_remaining
+        left = datetime.timedelta(seconds=round(task.time_remaining + self._ahead * whole))
+        return Text(str(left), style="progress.remaining")
+
+
 class TrainingProgress(_Bar):
     """Finished epochs of all models together.
 
@@ -152,18 +180,23 @@ class TrainingProgress(_Bar):
     visible : bool
     label : str, default="training"
         What is trained.
+    ahead : float, default=0.0
+        How much longer than this step all later ones take, at most: the time left is that of all.
     """
 
-    def __init__(self, total: int, visible: bool, label: str = "training") -> None:
+    def __init__(
+        self, total: int, visible: bool, label: str = "training", ahead: float = 0.0
+    ) -> None:
         super().__init__(
             label,
             MofNCompleteColumn(),
             TextColumn("model-epochs"),
             TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            TextColumn("left at most" if ahead else "left"),
+            _AllRemaining(ahead),
             TextColumn("{task.fields[note]}"),
             visible=visible,
+            ahead=ahead,
         )
         self._task = self._bar.add_task(label, total=total, note="")
 

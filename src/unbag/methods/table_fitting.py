@@ -205,7 +205,7 @@ class TableFitting:
         """Train a network per fold, if the first does as well on its fold as the learners do."""
         fold = self.rows.folds(self.job.seed)
         replicas = self._networks(targets, fold)
-        fits: list[Any] = yield [replace(replicas[0], ahead=len(replicas) - 1.0)]
+        fits: list[Any] = yield replicas[:1]
         if _have_failed(fits):
             return []
         rows = fold == 0

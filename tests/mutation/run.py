@@ -43,6 +43,12 @@ from mutants import Mutant, find_mutants
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "unbag"
 _SHARED = ("callbacks", "fingerprint", "summary")  # tests of what several packages do
+# Tests that lie with the package which a user calls.
+_ELSEWHERE = {
+    "evaluation": ("inspection",),
+    "io": ("test_inputs_of_every_kind.py",),
+    "priors": ("io/test_priors_file.py",),
+}
 # What is slow to import is imported once, before a process is copied for every change.
 _SLOW = ("pandas", "polars", "pyarrow.dataset", "scipy.optimize", "sklearn.ensemble", "torch")
 # A test may compute for so many times its usual seconds and some more; by the clock, for longer.
@@ -61,6 +67,7 @@ def tests(package: str) -> list[str]:
     folder = ROOT / "tests"
     own = [folder / package, folder / f"test_{package}.py", *modules(package)]
     places = [*own, *(folder / f"test_{name}.py" for name in _SHARED)]
+    places += [folder / name for name in _ELSEWHERE.get(package, ())]
     return [str(p.relative_to(ROOT)) for p in places if p.exists()]
 
 
@@ -283,25 +290,27 @@ def is_noticed(mutant: Mutant, chosen: list[str], learned: dict[str, Any]) -> bo
     return False
 
 
-def sample(package: str, count: int, seed: int) -> list[Mutant]:
-    """Draw changes, all equally likely."""
-    found = [
+def find_all(package: str) -> list[Mutant]:
+    """List all changes of a package."""
+    return [
         mutant
         for file in modules(package)
         for mutant in find_mutants(str(file.relative_to(ROOT)), file.read_text(encoding="utf-8"))
     ]
-    return random.Random(seed).sample(found, min(count, len(found)))
 
 
-def equivalent() -> set[tuple[str, str, str]]:
-    """Read which changes nobody could see: the path, the change and the text of the line."""
+def find_unseen(found: list[Mutant]) -> set[Mutant]:
+    """Find the changes that ``equivalent.toml`` lists."""
     text = (Path(__file__).parent / "equivalent.toml").read_text(encoding="utf-8")
-    listed = tomllib.loads(text)
-    return {
-        (f"src/unbag/{path}", entry["change"], entry["line"])
-        for path, entries in listed.items()
-        for entry in entries
-    }
+    unseen = set()
+    for path, entries in tomllib.loads(text).items():
+        here = [m for m in found if m.path == f"src/unbag/{path}"]
+        for entry in entries if here else []:
+            alike = [m for m in here if (m.change, m.text) == (entry["change"], entry["line"])]
+            if not alike:
+                print(f"equivalent.toml: {path} has no line {entry['line']!r} any more")
+            unseen |= {m for i, m in enumerate(alike, 1) if i in entry.get("which", [i])}
+    return unseen
 
 
 def read_record(record: Path) -> list[dict[str, Any]]:
@@ -336,12 +345,11 @@ def main() -> None:
     for name in _SLOW:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    unseen = equivalent()
-    drawn = [
-        mutant
-        for mutant in sample(given.package, given.sample, given.seed)
-        if (mutant.path, mutant.change, mutant.text) not in unseen
-    ]
+    found = find_all(given.package)
+    unseen = find_unseen(found)
+    drawn = random.Random(given.seed).sample(found, min(given.sample, len(found)))
+    n_unseen = len(unseen.intersection(drawn))
+    drawn = [mutant for mutant in drawn if mutant not in unseen]
     kept = given.record and given.record.with_suffix(".reached.json")
     record = given.record or Path(tempfile.mkstemp()[1])
     learned = learn(given.package, kept)
@@ -361,7 +369,8 @@ def main() -> None:
     for m in lost:
         print(f"{m.path}:{m.line}: {m.change}: {m.text}")
     n = len(drawn)
-    print(f"{given.package}: {n - len(lost)} of {n} noticed ({1 - len(lost) / max(n, 1):.0%})")
+    share = f"{n - len(lost)} of {n} noticed ({1 - len(lost) / max(n, 1):.0%})"
+    print(f"{given.package}: {share}; {n_unseen} change nothing")
 
 
 if __name__ == "__main__":

@@ -30,8 +30,9 @@ _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
 }
 # Texts are not changed: a test that repeats a sentence catches no bug.
 _MESSAGES = ("invalid", "warn", "InvalidInputError", "TypeVar", "getLogger")
-# Guards against what cannot happen, speed, and places for messages: nobody could see a change.
-_UNSEEN = ("copy", "deepcopy", "stacklevel", "strict")
+# Guards against what cannot happen, speed, places for messages, and devices, of which most machines
+# have one: nobody could see a change.
+_UNSEEN = ("copy", "deepcopy", "device", "maxsize", "non_blocking", "stacklevel", "strict")
 
 
 @dataclass(frozen=True)

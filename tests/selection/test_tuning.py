@@ -391,6 +391,12 @@ def test_progress_is_shown_only_to_who_asks(bags, monkeypatch, capsys):
         assert ("so far" in capsys.readouterr().err) == bool(verbose)
 
 
+def test_optuna_prints_warnings_alone(bags):
+    optuna.logging.set_verbosity(optuna.logging.INFO)
+    run(bags, n_trials=1)
+    assert optuna.logging.get_verbosity() == optuna.logging.WARNING
+
+
 def test_the_names_of_columns_are_not_lost(bags):
     """Scoring trials warned of rows without names."""
     X = pd.DataFrame(np.asarray(bags.X), columns=[f"f{i}" for i in range(bags.X.shape[1])])

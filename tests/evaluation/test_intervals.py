@@ -255,6 +255,19 @@ def test_score_interval_of_a_share_is_wilson_s_or_the_exact_one():
     assert low == pytest.approx(0.9, abs=0.05)
 
 
+@pytest.mark.parametrize("expected", [0.3, 1.0, 1.5, 3.0, 6.0, 15.0])
+def test_poisson_counts_of_errors_are_covered(expected):
+    """Exact bags of pure classes: the estimate is 1 without errors, and less by each."""
+    n = 1000.0
+    rates = np.concatenate([[0], np.geomspace(0.01, 80, 200)])
+    path = EstimatePath(1 - rates / n, rates / n**2, -rates / n**3)
+    truth = 1 - expected / n
+    intervals = [score_interval(1 - errors / n, path, 1.96) for errors in range(45)]
+    held = [low - 1e-12 <= truth <= high + 1e-12 for low, high in intervals]
+    assert 0.935 <= stats.poisson.pmf(np.arange(45), expected) @ held <= 0.985
+    assert (1 - intervals[0][0]) * n == pytest.approx(3.3, abs=0.1)  # the rule of three
+
+
 def test_an_estimate_beyond_all_explanation_is_a_miss_that_counts():
     """Near a limit: estimates above it by chance miss as well, so fewer may miss below."""
     x = np.linspace(0, 1, 2001)

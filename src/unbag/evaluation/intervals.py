@@ -31,6 +31,10 @@ _RATES = np.concatenate([[0.0], np.geomspace(1e-5, 0.2, 30), np.linspace(0.22, 0
 _TINY = 1e-12
 _ONE_SIDE = 0.9  # of all misses, where the other side has none
 _NO_SKEWNESS = 1e-6
+# That no error occurs has a chance of its own, of which a gamma distribution knows nothing. With
+# this part of the normal quantile on the short side, Poisson counts of errors are covered in 94 %
+# or more from one expected error on (in 91.5 % with none of it, in 83.6 % by normal quantiles).
+_TOWARDS_NORMAL = 0.5
 
 
 def error_pattern(
@@ -230,7 +234,9 @@ class _Candidates(NamedTuple):
     def reach(self, value: float, z: float | _Floats) -> _Floats:
         """How far from T₀ an estimate on the side of a value may be."""
         side = np.where(value < self.values, -1.0, 1.0)
-        return self.deviations * np.maximum(side * pearson_quantile(side * z, self.skewness), 0)
+        quantile = side * pearson_quantile(side * z, self.skewness)
+        short = quantile + _TOWARDS_NORMAL * (z - quantile)
+        return self.deviations * np.maximum(np.where(quantile < z, short, quantile), 0)
 
     def explained(self, z: float) -> tuple[float, float]:
         """Least and greatest estimate that some T₀ explains."""

@@ -190,7 +190,8 @@ def score_interval(
         return value - half, value + half
     is_above = near.values > nearest_limit
     room = np.where(is_above, limits[1] - near.values, near.values - limits[0])
-    at_limits = np.interp(limits, *_in_order(path.values, path.variances))
+    x, variances = _in_order(path.values, path.variances)
+    at_limits = np.interp(limits, x, variances)
     beyond = z * np.sqrt(np.where(is_above, at_limits[1], at_limits[0]))
     least, greatest = near.explained(z)
     unexplained = np.where(is_above, greatest - near.values, near.values - least)
@@ -199,8 +200,7 @@ def score_interval(
     other_side = np.clip(all_misses - misses, all_misses / 2, _ONE_SIDE * all_misses)
     quantile = np.where(room < beyond, -ndtri(other_side), z)
     inside = near.values[np.abs(nearest_limit - near.values) <= near.reach(nearest_limit, quantile)]
-    ends = [*inside, nearest_limit]
-    return float(min(ends)), float(max(ends))
+    return float(inside.min(initial=nearest_limit)), float(inside.max(initial=nearest_limit))
 
 
 def errors_beyond_limits(

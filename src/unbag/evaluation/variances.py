@@ -147,10 +147,12 @@ class BagSample:
         array of shape (...)
         """
         shares = self.theta @ confusion
-        total = self.noise * _third(*((shares * weights**power).sum(-1) for power in (1, 2, 3)))
+        squares = weights * weights
+        powers = (weights, squares, squares * weights)
+        total = self.noise * _third(*((shares * power).sum(-1) for power in powers))
         if (self.noise < 1).any():
             by_class = np.swapaxes(confusion, -1, -2)
-            of_class = _third(*(weights**power @ by_class for power in (1, 2, 3)))  # (..., M, K)
+            of_class = _third(*(power @ by_class for power in powers))  # (..., M, K)
             total = total + (1 - self.noise) * (self.theta * of_class).sum(-1)
         return np.asarray((total / self.counts**2).sum(-1))
 
@@ -231,4 +233,4 @@ class BagSample:
 
 def _third(first: _Floats, second: _Floats, third: _Floats) -> _Floats:
     """Third central moment, of the moments about 0."""
-    return np.asarray(third - 3 * first * second + 2 * first**3)
+    return np.asarray(third - 3 * first * second + 2 * first * first * first)

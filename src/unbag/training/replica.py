@@ -229,6 +229,9 @@ class Replica:
     time_needed : float
         With a time limit the training is left out, and its fit is None, where less time is left
         than this many times the longest stage of the job so far; 0 for one that must be done.
+    ahead : float
+        For the time left of a progress bar: how many times longer than this stage the later ones
+        take together, at most.
     """
 
     bags: Bags = field(metadata={"stack": lambda bags: (bags.row_shape, str(bags.source.dtype))})
@@ -263,6 +266,7 @@ class Replica:
     stage: str = field(default="training", metadata=_ANY | {"fingerprint": False})
     time_share: float = field(default=1.0, metadata=_ANY | {"fingerprint": False})
     time_needed: float = field(default=0.0, metadata=_ANY | {"fingerprint": False})
+    ahead: float = field(default=0.0, metadata=_ANY | {"fingerprint": False})
 
     def __post_init__(self) -> None:
         check_number("epochs", self.epochs, low=1, integer=True)

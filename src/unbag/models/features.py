@@ -44,9 +44,8 @@ def with_projector(module: nn.Module, seed: int) -> nn.Module | None:
 def take_features(module: nn.Module, trained: nn.Module) -> nn.Module:
     """Copy a network, with all weights but those of its last layer from a trained one."""
     changed = copy.deepcopy(module)
-    last = f"{_name_of_last_layer(module)}."
-    state = {name: v for name, v in trained.state_dict().items() if not name.startswith(last)}
-    changed.load_state_dict(state, strict=False)
+    # Weights of a projector have names that the network does not know.
+    changed.load_state_dict(trained.state_dict(), strict=False)
     return changed
 
 

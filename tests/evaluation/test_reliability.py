@@ -111,6 +111,7 @@ def test_bags_without_rows_and_empty_bins():
         ({"bag_ids": []}, "bag_ids"),
         ({"n_bins": 0}, "n_bins"),
         ({"probabilities": np.full((4, 3), 0.5)}, "probabilities"),
+        ({"n_bins": 0}, r"n_bins must be a whole number in \[1, 1000\], got 0"),
         ({"priors": THETA[:2]}, "bag_ids"),
         ({"bag_ids": [0, 0, 1, 1]}, "cannot be told apart"),
     ],

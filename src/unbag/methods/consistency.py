@@ -77,7 +77,8 @@ class Consistency(Method):
         self._pseudo_labels(flip=False)
 
     def _pseudo_labels(self, *, flip: bool) -> PseudoLabels:
-        settings = {field.name: getattr(self, field.name) for field in fields(PseudoLabels)}
+        known = {field.name for field in fields(PseudoLabels)}
+        settings = {name: value for name, value in self.settings.items() if name in known}
         return PseudoLabels(**settings | ({"flip": flip} if self.flip is None else {}))
 
     def epochs(self, job: Job) -> int:

@@ -73,13 +73,15 @@ class _Bar:
         )
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        if not self._bar.disable:  # old versions of rich print an empty line else
+            self._bar.start()
         if self._lines:
             self._teller.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        if not self._bar.disable:
+            self._bar.stop()
         self._ended.set()
         if self._lines:
             self._teller.join()

@@ -57,9 +57,10 @@ def stacking_weights(log_p: _Floats, ratios: _Floats, shares: _Floats) -> _Float
         q_{ik} \propto p_k \prod_l \left(\frac{P_l(k \mid x_i)}{p_k}\right)^{a_l}
 
     The sum of a is free, so that a model is not preferred for how sure it is; the weights are a,
-    divided by its sum. They are those of the best mixture, not of the best model (stacking, in Yao,
-    Vehtari, Simpson and Gelman, 2018): one that is worse than another but errs elsewhere has weight
-    too. Before the data, each is 1/L ± 0.3, so few rows leave them nearly even.
+    divided by its sum, or even ones where a is 0. They are those of the best mixture, not of the
+    best model (stacking, in Yao, Vehtari, Simpson and Gelman, 2018): one that is worse than another
+    but errs elsewhere has weight too. Before the data, each is 1/L ± 0.3, so few rows leave them
+    nearly even.
 
     Parameters
     ----------

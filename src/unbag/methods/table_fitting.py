@@ -246,10 +246,10 @@ class TableFitting:
             log_p[fold == number] = log_softmax(fit.logits, axis=1)
         return log_p
 
-    def _best_gains(self, log_p: _Floats, rows: Any = slice(None)) -> _Floats:
+    def _best_gains(self, log_p: _Floats) -> _Floats:
         """Gains of rows at the sharpness at which their bags are likeliest."""
         sharpened = (t * log_p - (t - 1) * np.log(self.shares) for t in _SHARPNESSES)
-        return max((self._gains(log_softmax(e, axis=1), rows) for e in sharpened), key=np.mean)
+        return max((self._gains(log_softmax(e, axis=1)) for e in sharpened), key=np.mean)
 
     def _trust(self, paths: list[SharePath], out_of_bag: _Floats) -> float:
         """How far to go from constant shares to the model, by bags left out; and say so.
@@ -276,9 +276,9 @@ class TableFitting:
         self.verdict = f"{judges} that were left out {word}, so its predictions {use}."
         return trust
 
-    def _gains(self, log_eta: _Floats, rows: Any = slice(None)) -> _Floats:
+    def _gains(self, log_eta: _Floats) -> _Floats:
         """Logarithm of how much likelier the bag of every row is than by its size: (n,)."""
-        return log_gains(log_eta, self.ratios[rows])
+        return log_gains(log_eta, self.ratios)
 
     # -------------------------------------------------------------------------- the fit
 

@@ -228,19 +228,25 @@ def learn(package: str, kept: Path | None) -> dict[str, Any]:
 
 
 def chosen_tests(mutant: Mutant, learned: dict[str, Any]) -> list[str]:
-    """List the tests that reach the statement of a mutant, or its module if it runs on import."""
+    """List the tests that reach the statement of a mutant.
+
+    Of one that runs on import: those that reach its module, or lie in files of the module's name.
+    """
     reached = learned["reached"].get(mutant.path, {})
     source = (ROOT / mutant.path).read_text(encoding="utf-8")
-    lines = {str(line) for line in statement_lines(source, mutant.line)}
-    if not lines or any("import" in reached.get(line, []) for line in lines):
-        lines = set(reached)
-    here = {test for line in lines for test in reached.get(line, [])} - {"import"}
     module = Path(mutant.path).stem
 
-    def order(test: str) -> tuple[bool, float]:
-        return module not in test.partition("::")[0], learned["seconds"][test]
+    def mirrors(test: str) -> bool:
+        return module in test.partition("::")[0]
 
-    return sorted(here, key=order)
+    lines = {str(line) for line in statement_lines(source, mutant.line)}
+    on_import = not lines or any("import" in reached.get(line, []) for line in lines)
+    if on_import:
+        lines = set(reached)
+    here = {test for line in lines for test in reached.get(line, [])} - {"import"}
+    if on_import:
+        here |= set(filter(mirrors, learned["seconds"]))
+    return sorted(here, key=lambda test: (not mirrors(test), learned["seconds"][test]))
 
 
 def statement_lines(source: str, line: int) -> list[int]:

@@ -55,12 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     record = json.loads(table_file.read_text(encoding="utf-8")) if table_file else {}
     if "done" in inspect.signature(module.measure).parameters and record_file:
         text = record_file.read_text(encoding="utf-8") if record_file.exists() else "{}"
-        given["done"] = json.loads(text)
+        given["done"] = record = json.loads(text)
     for record in [] if table_file else module.measure(**given):
         if record_file:
             with new_file(record_file) as temporary:
                 temporary.write_text(f"{json.dumps(record, indent=1)}\n", encoding="utf-8")
-    print(module.table(record))
+    print(module.table(record) if record else "nothing was measured")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Power and false alarms of the test of the assumption where one of many columns drifts.
 
-usage: python -m study.checks columns [--repeats 300] [--record FILE.json]
+usage: python -m study.checks columns [--repeats 200] [--processes 1] [--seconds LIMIT]
+           [--record FILE.json]
 
 Tables of 3, 20 and 200 columns, of which one is categorical with 80 values. In a third of the bags
 one column is shifted: a numeric one by some standard deviations, or the categorical one by rows
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from study.checks.processes import results_of
 from unbag.inspection import alike_test
 from unbag.inspection.rules import ALARM
 
@@ -70,15 +72,28 @@ def measure_case(n_columns: int, which: str, shift: float, repeats: int) -> dict
     }
 
 
-def measure(repeats: int = 200) -> Iterator[dict[str, Any]]:
-    """Measure all cases."""
-    cases: list[dict[str, Any]] = []
-    record = {"date": datetime.date.today().isoformat(), "cases": cases}
-    for n_columns, which, shift in itertools.product(COLUMNS, ("numeric", "place"), SHIFTS):
-        if which == "numeric" or shift > 0:
-            cases.append(measure_case(n_columns, which, shift, repeats))
-            print(cases[-1], flush=True)
-            yield record
+def measure(
+    repeats: int = 200,
+    processes: int = 1,
+    seconds: float = 0.0,
+    done: dict[str, Any] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Measure the cases that have fewer repeats; those of many columns first, as they last."""
+    cases = [
+        (n_columns, which, shift)
+        for n_columns, which, shift in itertools.product(COLUMNS, ("numeric", "place"), SHIFTS)
+        if which == "numeric" or shift > 0
+    ]
+    facts = ("columns", "drifts", "shift")
+    old = {tuple(c[name] for name in facts): c for c in (done or {}).get("cases", [])}
+    known = [old.get(case) for case in cases]
+    todo = [i for i, case in enumerate(known) if case is None or case["repeats"] < repeats][::-1]
+    tasks = [(measure_case, (*cases[i], repeats)) for i in todo]
+    for position, case in results_of(tasks, processes, seconds):
+        known[todo[position]] = case
+        print(case, flush=True)
+        kept = [case for case in known if case is not None]
+        yield {"date": datetime.date.today().isoformat(), "cases": kept}
 
 
 def table(record: dict[str, Any]) -> str:

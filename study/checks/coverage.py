@@ -1,6 +1,7 @@
 """Whether intervals hold what they promise: coverage over simulated repeats with known truth.
 
-usage: python -m study.checks coverage [--repeats 2000] [--record FILE.json]
+usage: python -m study.checks coverage [--repeats 2000] [--processes 1] [--seconds LIMIT]
+           [--record FILE.json]
        python -m study.checks coverage --table FILE.json
 
 Bags, class priors of a wanted condition number and a confusion matrix are drawn once per case; each
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from study.checks.processes import results_of
 from unbag.evaluation.core import Core
 from unbag.evaluation.inverses import INVERSES
 from unbag.evaluation.metrics import CLASS_METRICS, OVERALL_METRICS
@@ -124,30 +126,42 @@ def measure_case(
     }
 
 
-def measure(repeats: int = 2000, done: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+def measure(
+    repeats: int = 2000,
+    processes: int = 1,
+    seconds: float = 0.0,
+    done: dict[str, Any] | None = None,
+) -> Iterator[dict[str, Any]]:
     """Measure all cases that are not done."""
-    old = done or {}
-    record: dict[str, Any] = {
-        "date": datetime.date.today().isoformat(),
-        "repeats": repeats,
-        "level": LEVEL,
-        "cases": old.get("cases", []),
-        "inverses": old.get("inverses", []),
-    }
     every = itertools.product(SAMPLINGS, SHAPES, CONDITIONS, SIZES, ACCURACIES)
     others = itertools.product(SAMPLINGS, SHAPES[1:3], CONDITIONS, INVERSES)
-    cases = [(*case, sampling, "size-weighted") for sampling, *case in every]
-    inverses = [(*case, 500, 0.85, sampling, inverse) for sampling, *case, inverse in others]
+    few = max(1, repeats // 5)
+    runs = [("cases", (*case, sampling, "size-weighted", repeats)) for sampling, *case in every]
+    runs += [
+        ("inverses", (*case, 500, 0.85, sampling, inverse, few))
+        for sampling, *case, inverse in others
+    ]
+    old: dict[str, Any] = done or {}
+    found = {
+        name: {json.dumps(case.get("settings")): case for case in old.get(name, [])}
+        for name in ("cases", "inverses")
+    }
+    known = [found[name].get(json.dumps(settings)) for name, settings in runs]
+    todo = [i for i, case in enumerate(known) if case is None]
     start = time.perf_counter()
-    for name, runs, times in (
-        ("cases", cases, repeats),
-        ("inverses", inverses, max(1, repeats // 5)),
-    ):
-        for case in runs[len(record[name]) :]:
-            record[name].append(measure_case(*case, times))
-            seconds, found = time.perf_counter() - start, json.dumps(record[name][-1])
-            print(f"{seconds:.0f} s, {len(record[name])}/{len(runs)} {found}", flush=True)
-            yield record
+    tasks = [(measure_case, runs[i][1]) for i in todo]
+    for position, case in results_of(tasks, processes, seconds):
+        known[todo[position]] = {"settings": runs[todo[position]][1], **case}
+        print(f"{time.perf_counter() - start:.0f} s: {json.dumps(case)}", flush=True)
+        kept: dict[str, list[Any]] = {"cases": [], "inverses": []}
+        for (name, _), result in zip(runs, known, strict=True):
+            kept[name] += [] if result is None else [result]
+        yield {
+            "date": datetime.date.today().isoformat(),
+            "repeats": repeats,
+            "level": LEVEL,
+            **kept,
+        }
 
 
 def table(record: dict[str, Any]) -> str:

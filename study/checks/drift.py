@@ -1,6 +1,7 @@
 """Bags that differ: coverage of intervals with and without the allowance for misfit.
 
-usage: python -m study.checks drift [--repeats 500] [--record FILE.json]
+usage: python -m study.checks drift [--repeats 500] [--processes 1] [--seconds LIMIT]
+           [--record FILE.json]
        python -m study.checks drift --table FILE.json
 
 The recall of every class differs from bag to bag at random: for each class by itself, or for all
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from study.checks.coverage import make_confusion, make_priors
+from study.checks.processes import results_of
 from unbag.evaluation.core import Core
 from unbag.evaluation.metrics import CLASS_METRICS, OVERALL_METRICS
 from unbag.evaluation.variances import BagSample
@@ -100,21 +102,31 @@ def measure_case(shape: tuple[int, int], ratio: float, kind: str, repeats: int) 
     }
 
 
-def measure(repeats: int = 500, done: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+def measure(
+    repeats: int = 500,
+    processes: int = 1,
+    seconds: float = 0.0,
+    done: dict[str, Any] | None = None,
+) -> Iterator[dict[str, Any]]:
     """Measure all cases that are not done."""
-    record: dict[str, Any] = {
-        "date": datetime.date.today().isoformat(),
-        "repeats": repeats,
-        "level": LEVEL,
-        "rows": ROWS,
-        "cases": (done or {}).get("cases", []),
-    }
-    start = time.perf_counter()
     cases = list(itertools.product(KINDS, SHAPES, RATIOS))
-    for kind, shape, ratio in cases[len(record["cases"]) :]:
-        record["cases"].append(measure_case(shape, ratio, kind, repeats))
-        print(f"{time.perf_counter() - start:.0f} s", record["cases"][-1], flush=True)
-        yield record
+    facts = ("kind", "bags", "classes", "ratio")
+    old = {tuple(c[name] for name in facts): c for c in (done or {}).get("cases", [])}
+    known = [old.get((kind, *shape, ratio)) for kind, shape, ratio in cases]
+    todo = [i for i, case in enumerate(known) if case is None]
+    arguments = [(shape, ratio, kind, repeats) for kind, shape, ratio in (cases[i] for i in todo)]
+    start = time.perf_counter()
+    tasks = [(measure_case, given) for given in arguments]
+    for position, case in results_of(tasks, processes, seconds):
+        known[todo[position]] = case
+        print(f"{time.perf_counter() - start:.0f} s", case, flush=True)
+        yield {
+            "date": datetime.date.today().isoformat(),
+            "repeats": repeats,
+            "level": LEVEL,
+            "rows": ROWS,
+            "cases": [case for case in known if case is not None],
+        }
 
 
 def table(record: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """A few labelled rows beside bags: errors against bags alone and labels alone.
 
-usage: python -m study.checks labelled_rows [--trials 2] [--record FILE.json]
+usage: python -m study.checks labelled_rows [--trials 2] [--processes 1] [--seconds LIMIT]
+           [--record FILE.json]
        python -m study.checks labelled_rows --table FILE.json
 
 Bags of 200 rows (digits: 120) have exact counts in the symmetric setting with a = 0.1 or 0.5. Of
@@ -10,8 +11,7 @@ Errors are those on the test rows (digits: the last 497 rows of a random order).
 stopped goes on from its record.
 """
 
-import datetime
-import platform
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +20,7 @@ import torch
 from sklearn.ensemble import ExtraTreesClassifier
 
 import unbag
-from study.checks.noisy_shares import SIZES, load
+from study.checks.noisy_shares import SIZES, load, measure_runs
 from study.data import make_job
 from study.plan import SETTINGS
 from unbag.methods import fit_many
@@ -29,51 +29,47 @@ LABELLED = (1, 5, 20)
 CHOSEN = ("symmetric-0.1", "symmetric-0.5")
 
 
-def measure(trials: int = 2, done: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
-    """Fit all cases that are not done, one after another."""
-    record: dict[str, Any] = {
-        "date": datetime.date.today().isoformat(),
-        "hardware": f"{platform.machine()} CPU, {torch.get_num_threads()} threads",
-        "versions": {"torch": torch.__version__, "numpy": np.__version__},
-        "runs": (done or {}).get("runs", []),
-    }
+def measure(
+    trials: int = 2,
+    processes: int = 1,
+    seconds: float = 0.0,
+    done: dict[str, Any] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Fit all cases that are not done."""
+    what = [{"what": "bags"}, *({"what": "both", "labelled": count} for count in LABELLED)]
+    wanted = [
+        {"data": name, "setting": setting, "trial": trial, **some}
+        for name, setting, trial, some in itertools.product(SIZES, CHOSEN, range(trials), what)
+    ]
+    yield from measure_runs(fit_case, wanted, processes, seconds, done)
 
-    def known(facts: dict[str, Any]) -> bool:
-        return any(run | {"error": 0} == facts | {"error": 0} for run in record["runs"])
 
-    for name, size in SIZES.items():
-        X, y, test = load(name)
-        for setting in CHOSEN:
-            for trial in range(trials):
-                theta = SETTINGS[setting](10)
-                bags = unbag.make_bags(X, y, theta, sizes=size, random_state=trial)
-                facts = {"data": name, "setting": setting, "trial": trial}
-
-                def fit(given: unbag.Bags, labels: Any, seed: int = trial, to: Any = test) -> float:
-                    trees = {"learner": "extra-trees"}
-                    job = make_job(given, "tables", trees, seed=seed, labels=labels, test=to)
-                    (fit,) = fit_many([job])
-                    return round(float(fit.history["test_error"][-1]), 5)
-
-                if not known(facts | {"what": "bags"}):
-                    record["runs"].append(facts | {"what": "bags", "error": fit(bags, None)})
-                    yield record
-                truth = np.asarray(bags.labels).astype(np.int64)
-                order = np.random.default_rng(trial).permutation(bags.n_rows)
-                for count in LABELLED:
-                    if known(facts | {"what": "both", "labelled": count}):
-                        continue
-                    chosen = np.concatenate([order[truth[order] == k][:count] for k in range(10)])
-                    labels = np.full(bags.n_rows, -1)
-                    labels[chosen] = truth[chosen]
-                    alone = ExtraTreesClassifier(random_state=trial)
-                    alone.fit(np.asarray(bags.X)[chosen], truth[chosen])
-                    wrong = float((alone.predict(test.X) != test.y).mean())
-                    runs = {"labels": round(wrong, 5), "both": fit(bags, labels)}
-                    for what, error in runs.items():
-                        found = {"what": what, "labelled": count, "error": error}
-                        record["runs"].append(facts | found)
-                    yield record
+def fit_case(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Fit bags, or bags with labels and the labels alone, and give the facts with errors."""
+    name, trial, count = facts["data"], facts["trial"], facts.get("labelled", 0)
+    X, y, test = load(name)
+    theta = SETTINGS[facts["setting"]](10)
+    bags = unbag.make_bags(X, y, theta, sizes=SIZES[name], random_state=trial)
+    truth = np.asarray(bags.labels).astype(np.int64)
+    order = np.random.default_rng(trial).permutation(bags.n_rows)
+    chosen = np.concatenate([order[truth[order] == k][:count] for k in range(10)])
+    labels = np.full(bags.n_rows, -1)
+    labels[chosen] = truth[chosen]
+    job = make_job(
+        bags,
+        "tables",
+        {"learner": "extra-trees"},
+        seed=trial,
+        labels=labels if count else None,
+        test=test,
+    )
+    (fit,) = fit_many([job], device=torch.device("cpu"))
+    errors = {facts["what"]: float(fit.history["test_error"][-1])}
+    if count:
+        alone = ExtraTreesClassifier(random_state=trial)
+        alone.fit(np.asarray(bags.X)[chosen], truth[chosen])
+        errors["labels"] = float((alone.predict(test.X) != test.y).mean())
+    return [facts | {"what": what, "error": round(error, 5)} for what, error in errors.items()]
 
 
 def table(record: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Training with shares that are not exact: what it brings to say so.
 
-usage: python -m study.checks noisy_shares [--trials 2] [--record FILE.json]
+usage: python -m study.checks noisy_shares [--trials 2] [--processes 1] [--seconds LIMIT]
+           [--record FILE.json]
        python -m study.checks noisy_shares --table FILE.json
 
 Bags of 200 rows (digits: 120) have exact counts in the asymmetric setting, and the shares that are
@@ -11,8 +12,10 @@ A run that is stopped goes on from its record.
 """
 
 import datetime
+import itertools
 import platform
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,8 +23,9 @@ import torch
 from sklearn.datasets import load_digits
 
 import unbag
+from study.checks.processes import results_of
 from study.data import make_job
-from unbag.methods import Job, fit_many
+from unbag.methods import fit_many
 from unbag.priors import ClassPriors, ShareErrors, asymmetric
 from unbag.training import TestSet
 
@@ -46,43 +50,59 @@ def load(name: str) -> tuple[Any, Any, TestSet]:
     return X, data.y_train, TestSet(X_test, data.y_test)
 
 
-def measure(trials: int = 2, done: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
-    """Fit all cases that are not done, one after another."""
+def measure(
+    trials: int = 2,
+    processes: int = 1,
+    seconds: float = 0.0,
+    done: dict[str, Any] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Fit all cases that are not done."""
+    told = [{"told": "exact"}]
+    told += [{"rows": rows, "told": how} for rows in ROWS for how in ("not", "told")]
+    wanted = [
+        {"data": name, **how, "seed": trial}
+        for name, trial, how in itertools.product(SIZES, range(trials), told)
+    ]
+    yield from measure_runs(fit_case, wanted, processes, seconds, done)
+
+
+def measure_runs(
+    fit: Callable[[dict[str, Any]], list[dict[str, Any]]],
+    wanted: list[dict[str, Any]],
+    processes: int,
+    seconds: float,
+    done: dict[str, Any] | None,
+) -> Iterator[dict[str, Any]]:
+    """Fit those of some cases that the record lacks; a fit gives facts with errors."""
+    runs: list[dict[str, Any]] = (done or {}).get("runs", [])
+    threads = 1 if processes > 1 else torch.get_num_threads()
     record: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
-        "hardware": f"{platform.machine()} CPU, {torch.get_num_threads()} threads",
-        "versions": {"torch": torch.__version__, "numpy": np.__version__},
-        "runs": (done or {}).get("runs", []),
+        "hardware": f"{platform.machine()} CPU, {threads} threads",
+        "versions": {"torch": str(torch.__version__), "numpy": np.__version__},
+        "runs": runs,
     }
+    todo = [facts for facts in wanted if not any(facts.items() <= run.items() for run in runs)]
+    start = time.perf_counter()
+    for _, found in results_of([(fit, (facts,)) for facts in todo], processes, seconds):
+        runs.extend(found)
+        print(f"{time.perf_counter() - start:.0f} s: {found}", flush=True)
+        yield record
 
-    def fit(job: Job, **facts: Any) -> dict[str, Any]:
-        known = facts | {"seed": job.seed}
-        if any(run | {"error": 0} == known | {"error": 0} for run in record["runs"]):
-            return record
-        (fit,) = fit_many([job], test_every=1000)
-        error = round(float(fit.history["test_error"][-1]), 5)
-        record["runs"].append(known | {"error": error})
-        return record
 
-    for name, size in SIZES.items():
-        X, y, test = load(name)
-        for trial in range(trials):
-            theta = asymmetric(10, random_state=trial)
-            bags = unbag.make_bags(X, y, theta, sizes=size, random_state=trial)
-            trees = {"learner": "extra-trees"}
-            job = make_job(bags, "tables", trees, seed=trial, test=test)
-            yield fit(job, data=name, told="exact")
-            for rows in ROWS:
-                rng = np.random.default_rng([trial, rows])
-                shares = np.stack([rng.multinomial(rows, t) for t in theta]) / rows
-                errors = ShareErrors.from_rows(rows)
-                for told, priors in (
-                    ("not", ClassPriors(shares)),
-                    ("told", ClassPriors(shares, errors=errors)),
-                ):
-                    given = bags.with_priors(priors)
-                    job = make_job(given, "tables", trees, seed=trial, test=test)
-                    yield fit(job, data=name, rows=rows, told=told)
+def fit_case(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Fit what some facts name, and give them with the error."""
+    name, trial, rows = facts["data"], facts["seed"], facts.get("rows")
+    X, y, test = load(name)
+    theta = asymmetric(10, random_state=trial)
+    bags = unbag.make_bags(X, y, theta, sizes=SIZES[name], random_state=trial)
+    if rows is not None:
+        shares = np.random.default_rng([trial, rows]).multinomial(rows, theta) / rows
+        errors = ShareErrors.from_rows(rows) if facts["told"] == "told" else None
+        bags = bags.with_priors(ClassPriors(shares, errors=errors))
+    job = make_job(bags, "tables", {"learner": "extra-trees"}, seed=trial, test=test)
+    (fit,) = fit_many([job], device=torch.device("cpu"), test_every=1000)
+    return [facts | {"error": round(float(fit.history["test_error"][-1]), 5)}]
 
 
 def table(record: dict[str, Any]) -> str:

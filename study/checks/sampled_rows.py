@@ -1,7 +1,8 @@
 """Rows that are a sample, not exact counts: ``auto`` told so, not told, and ``u-prr``.
 
 usage: python -m study.checks sampled_rows [--datasets NAMES] [--trials 3] [--data FOLDER]
-           [--methods NAMES] [--counts KINDS] [--device auto] [--record FILE.json]
+           [--methods NAMES] [--counts KINDS] [--device auto] [--processes 1] [--seconds LIMIT]
+           [--record FILE.json]
        python -m study.checks sampled_rows --table FILE.json
 
 Bags of the study's settings. The rows of a bag are drawn at random by its shares, so that their
@@ -14,6 +15,7 @@ run that is stopped goes on from its record, by trial.
 """
 
 import datetime
+import itertools
 import json
 import platform
 import time
@@ -25,9 +27,10 @@ import numpy as np
 import torch
 
 import unbag
+from study.checks.processes import results_of
 from study.data import make_job
 from study.plan import SETTINGS, STUDY, rows_in_bags
-from unbag.methods import Auto, Job, fit_many
+from unbag.methods import Auto, Fit, Job, fit_many
 from unbag.priors import ClassPriors
 from unbag.training import TestSet, resolve_device
 
@@ -99,41 +102,77 @@ def measure(
     counts: str = "exact,not told,told",
     data: str = "",
     device: str = "auto",
+    processes: int = 1,
+    seconds: float = 0.0,
     done: dict[str, Any] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Fit what is not done, one trial of all datasets at a time, in stacks."""
-    resolved = resolve_device(device)
-    on_gpu = resolved.type == "cuda"
+    """Fit what is not done: one trial of all datasets at a time, or one model per process."""
     runs: list[dict[str, Any]] = (done or {}).get("runs", [])
-    cpu = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
-    hardware = torch.cuda.get_device_name(resolved) if on_gpu else cpu
     record = {"versions": {"torch": str(torch.__version__), "numpy": np.__version__}, "runs": runs}
     known = {json.dumps(run["facts"]) for run in runs}
-    start = time.perf_counter()
-    for trial in range(trials):
-        wanted = [job for name in datasets.split(",") for job in jobs_of(name, trial, data or None)]
-        wanted = [
-            (facts, job)
-            for facts, job in wanted
+    wanted: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for trial, name in itertools.product(range(trials), datasets.split(",")):
+        wanted[name, trial] = [
+            facts
+            for facts, _ in jobs_of(name, trial, data or None)
             if json.dumps(facts) not in known
             and facts["method"] in methods.split(",")
             and facts["counts"] in counts.split(",")
         ]
-        if not wanted:
-            continue
-        fits = fit_many(
-            [job for _, job in wanted],
-            device=resolved,
-            precision="bf16" if on_gpu else "float32",
-            test_every=10_000,
-        )
-        for (facts, _), fit in zip(wanted, fits, strict=True):
-            error = round(float(fit.history["test_error"][-1]), 5)
-            where = {"hardware": hardware, "date": datetime.date.today().isoformat()}
-            runs.append({"facts": facts, "used": fit.method, "error": error} | where)
-        print(f"trial {trial}: {time.perf_counter() - start:.0f} s", flush=True)
+    if processes == 1:
+        parts = [
+            [facts for (_, t), some in wanted.items() if t == trial for facts in some]
+            for trial in range(trials)
+        ]
+    else:
+        parts = [[facts] for some in wanted.values() for facts in some]
+    parts = [part for part in parts if part]
+    start = time.perf_counter()
+    tasks = [(fit_jobs, (part, data or None, device)) for part in parts]
+    for _, ended in results_of(tasks, processes, seconds):
+        runs.extend(ended)
+        runs.sort(key=lambda run: _order(run["facts"]))
+        print(f"{time.perf_counter() - start:.0f} s: {len(runs)} models", flush=True)
         yield record
     yield record
+
+
+def fit_jobs(wanted: list[dict[str, Any]], folder: str | None, device: str) -> list[dict[str, Any]]:
+    """Fit what some facts name, in stacks, and give its errors."""
+    resolved = resolve_device(device)
+    on_gpu = resolved.type == "cuda"
+    cpu = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    where = {
+        "hardware": torch.cuda.get_device_name(resolved) if on_gpu else cpu,
+        "date": datetime.date.today().isoformat(),
+    }
+    parts = dict.fromkeys((facts["data"], facts["trial"]) for facts in wanted)
+    jobs = [(f, job) for part in parts for f, job in jobs_of(*part, folder) if f in wanted]
+    fits = fit_many(
+        [job for _, job in jobs],
+        device=resolved,
+        precision="bf16" if on_gpu else "float32",
+        test_every=10_000,
+    )
+    return [
+        {"facts": facts, "used": fit.method, "error": _last_error(fit)} | where
+        for (facts, _), fit in zip(jobs, fits, strict=True)
+    ]
+
+
+def _last_error(fit: Fit) -> float:
+    return round(float(fit.history["test_error"][-1]), 5)
+
+
+def _order(facts: dict[str, Any]) -> tuple[int, ...]:
+    """Place of a run in the record: by dataset, trial, setting and column."""
+    columns = list(COLUMNS.values())
+    return (
+        list(STUDY).index(facts["data"]),
+        facts["trial"],
+        list(SETTINGS).index(facts["setting"]),
+        columns.index((facts["method"], facts["counts"])),
+    )
 
 
 def table(record: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Whether intervals hold where class shares have errors that are told, over repeats of known truth.
 
-usage: python -m study.checks share_errors [--repeats 2000] [--record FILE.json]
+usage: python -m study.checks share_errors [--repeats 2000] [--processes 1] [--seconds LIMIT]
+           [--record FILE.json]
        python -m study.checks share_errors --table FILE.json
 
 Each case draws class shares and a confusion matrix once. Each repeat draws the predictions of rows
@@ -11,7 +12,6 @@ seeds. A run that is stopped goes on from its record.
 """
 
 import datetime
-import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from study.checks.coverage import exact_counts, make_confusion, make_priors
+from study.checks.processes import results_of
 from unbag.evaluation import Estimate, estimate_prior
 from unbag.evaluation.core import Core
 from unbag.evaluation.metrics import CLASS_METRICS, OVERALL_METRICS
@@ -299,22 +300,36 @@ def measure_target(case: TargetCase, repeats: int, seed: int = SEED) -> dict[str
     }
 
 
-def measure(repeats: int = 2000, done: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
-    """Measure all cases; the record grows by one case at a time."""
+def measure(
+    repeats: int = 2000,
+    processes: int = 1,
+    seconds: float = 0.0,
+    done: dict[str, Any] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Measure the cases that have fewer repeats; the record grows by one case at a time."""
     new = {"date": datetime.date.today().isoformat(), "level": LEVEL}
-    record: dict[str, Any] = {**new, "cases": [], "targets": [], "partial": [], **(done or {})}
+    old: dict[str, Any] = done or {}
+    runs = [
+        *(("cases", measure_case, case) for case in CASES),
+        *(("targets", measure_target, case) for case in TARGET_CASES),
+        *(("partial", measure_case, case) for case in PARTLY_KNOWN),
+    ]
+    known: list[dict[str, Any] | None] = [_known(case, old.get(name, [])) for name, _, case in runs]
+    todo = [i for i, found in enumerate(known) if found is None or found["repeats"] < repeats]
+    tasks = [(runs[i][1], (runs[i][2], repeats)) for i in todo]
     start = time.perf_counter()
-    runs = itertools.chain(
-        (("cases", measure_case, case) for case in CASES),
-        (("targets", measure_target, case) for case in TARGET_CASES),
-        (("partial", measure_case, case) for case in PARTLY_KNOWN),
-    )
-    for name, run, case in runs:
-        if any(asdict(case).items() <= known.items() for known in record[name]):
-            continue
-        record[name].append(run(case, repeats) | {"repeats": repeats})  # type: ignore[operator]
-        print(f"{time.perf_counter() - start:.0f} s: {record[name][-1]}", flush=True)
-        yield record
+    for position, found in results_of(tasks, processes, seconds):
+        known[todo[position]] = found | {"repeats": repeats}
+        print(f"{time.perf_counter() - start:.0f} s: {known[todo[position]]}", flush=True)
+        kept: dict[str, list[Any]] = {"cases": [], "targets": [], "partial": []}
+        for (name, _, _), case in zip(runs, known, strict=True):
+            kept[name] += [] if case is None else [case]
+        yield {**new, **kept}
+
+
+def _known(case: Any, records: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Find the record of a case, if there is one."""
+    return next((r for r in records if asdict(case).items() <= r.items()), None)
 
 
 def table(record: dict[str, Any]) -> str:

@@ -3,16 +3,20 @@
 import numpy as np
 import pytest
 from populations import SQUARE, THREE, exact_population, rows_of
-from scipy import stats
+from scipy import optimize, stats
 
 from unbag.evaluation import INVERSES, LeftInverse, evaluate_predictions
+from unbag.evaluation.core import Core
 from unbag.evaluation.intervals import (
+    EstimatePath,
     class_path,
     error_pattern,
     errors_beyond_limits,
     overall_path,
+    pearson_quantile,
     score_interval,
 )
+from unbag.evaluation.variances import BagSample
 from unbag.exceptions import RankError
 from unbag.priors import SHARES_OF, ClassPriors, asymmetric, non_square, symmetric
 
@@ -60,15 +64,42 @@ def test_intervals_of_noisy_estimates(shares_of):
     assert outside > 10  # else this would prove little
 
 
-def test_wilson_s_interval_for_pure_bags():
+def mid_p_interval(right, n):
+    """The exact interval of a share, with half of the chance of what came."""
+
+    def excess(share, side):
+        tail = stats.binom.cdf(right, n, share) if side else stats.binom.sf(right - 1, n, share)
+        return tail - stats.binom.pmf(right, n, share) / 2 - 0.025
+
+    return [optimize.brentq(excess, 1e-9, 1 - 1e-9, args=(side,)) for side in (False, True)]
+
+
+@pytest.mark.parametrize(("right", "n"), [(35, 50), (18, 60), (48, 50), (96, 100)])
+def test_exact_intervals_of_shares_for_pure_bags(right, n):
     """One class of interest and rows drawn freely: the recall is a plain share."""
-    for right, n in ((35, 50), (18, 60), (48, 50)):
-        label = np.repeat([0, 1], n)
-        predicted = np.r_[np.arange(n) >= right, np.arange(n) < right].astype(int)
-        report = evaluate_predictions(predicted, label, priors=np.eye(2))
-        wilson = stats.binomtest(right, n).proportion_ci(method="wilson")
-        for recall in report.recall:
-            assert recall.interval == pytest.approx((wilson.low, wilson.high), abs=0.003)
+    label = np.repeat([0, 1], n)
+    predicted = np.r_[np.arange(n) >= right, np.arange(n) < right].astype(int)
+    report = evaluate_predictions(predicted, label, priors=np.eye(2))
+    for recall in report.recall:
+        assert recall.interval == pytest.approx(mid_p_interval(right, n), abs=0.004)
+
+
+def test_rare_errors_that_are_seen_by_chance_are_allowed_for():
+    """Twenty classes of 30 rows, one error in 100: an estimate jumps where an error occurs."""
+    rng = np.random.default_rng(3)
+    m, k, size = 30, 20, 40
+    counts = 1 + rng.multinomial(size - k, rng.dirichlet(np.full(k, 0.05), m))
+    confusion = np.where(np.eye(k) > 0, 0.99, 0.01 / (k - 1))
+    priors = ClassPriors(counts, normalize=True, shares_of="rows")
+    sample = BagSample.of(priors, counts.sum(1))
+    below, above = 0, 0
+    for _ in range(60):
+        table = np.array([rng.multinomial(row, confusion).sum(0) for row in counts])
+        recalls = Core(table, priors, sample).by_class(1.96)["recall"]
+        below += np.mean([recall.high < 0.99 for recall in recalls]) / 60
+        above += np.mean([recall.low > 0.99 for recall in recalls]) / 60
+    assert below < 0.06  # without the skewness 0.09
+    assert above < 0.04
 
 
 @pytest.mark.parametrize("shares_of", SHARES_OF)
@@ -205,30 +236,75 @@ def test_an_estimate_that_no_model_explains_keeps_an_interval_around_itself():
     assert 1 < report.accuracy.low < 3 < report.accuracy.high
 
 
-def test_score_interval_of_a_share_is_wilson_s():
+def test_score_interval_of_a_share_is_wilson_s_or_the_exact_one():
     x = np.linspace(0, 1, 400)
-    low, high = score_interval(0.9, x, x * (1 - x) / 30, 1.96)
+    variances = x * (1 - x) / 30
+    symmetric = EstimatePath(x, variances, 0 * x)
     wilson = stats.binomtest(27, 30).proportion_ci(method="wilson")
+    low, high = score_interval(0.9, symmetric, 1.96)
     assert (low, high) == pytest.approx((wilson.low, wilson.high), abs=1e-3)
+    skewed = EstimatePath(x, variances, x * (1 - x) * (1 - 2 * x) / 30**2)
+    for right in (27, 15, 3):
+        interval = score_interval(right / 30, skewed, 1.96)
+        assert interval == pytest.approx(mid_p_interval(right, 30), abs=5e-3)
     # Backwards, and of what cannot lie beyond the limits.
-    assert score_interval(0.9, x[::-1], (x * (1 - x) / 30)[::-1], 1.96) == (low, high)
-    low, high = score_interval(1.04, x, x * (1 - x) / 30 + 1e-3, 1.96)
+    backwards = EstimatePath(*(values[::-1] for values in skewed))
+    assert score_interval(0.9, backwards, 1.96) == score_interval(0.9, skewed, 1.96)
+    low, high = score_interval(1.04, EstimatePath(x, variances + 1e-3, 0 * x), 1.96)
     assert high == 1
     assert low == pytest.approx(0.9, abs=0.05)
+
+
+@pytest.mark.parametrize("expected", [0.3, 1.0, 1.5, 3.0, 6.0, 15.0])
+def test_poisson_counts_of_errors_are_covered(expected):
+    """Exact bags of pure classes: the estimate is 1 without errors, and less by each."""
+    n = 1000.0
+    rates = np.concatenate([[0], np.geomspace(0.01, 80, 200)])
+    path = EstimatePath(1 - rates / n, rates / n**2, -rates / n**3)
+    truth = 1 - expected / n
+    intervals = [score_interval(1 - errors / n, path, 1.96) for errors in range(45)]
+    held = [low - 1e-12 <= truth <= high + 1e-12 for low, high in intervals]
+    assert 0.935 <= stats.poisson.pmf(np.arange(45), expected) @ held <= 0.985
+    assert (1 - intervals[0][0]) * n == pytest.approx(3.3, abs=0.1)  # the rule of three
+
+
+def test_an_estimate_beyond_all_explanation_is_a_miss_that_counts():
+    """Near a limit: estimates above it by chance miss as well, so fewer may miss below."""
+    x = np.linspace(0, 1, 2001)
+    path = EstimatePath(x, np.full(2001, 0.05**2), 0 * x)
+    rng = np.random.default_rng(0)
+    for truth in (1.0, 0.98, 0.93, 0.8):
+        intervals = [score_interval(v, path, 1.96) for v in rng.normal(truth, 0.05, 1000)]
+        held = np.mean([low <= truth <= high for low, high in intervals])
+        assert held == pytest.approx(0.95, abs=0.025)
 
 
 @pytest.mark.parametrize("value", [-0.1, 0.0, 1e-4, 0.6, 1 - 1e-5, 1.0, 1.02, 3.0])
 def test_score_intervals_follow_the_scale_of_their_limits(value):
     x = np.linspace(0, 1, 200)
-    variances = 1e-4 * (1 - x) + 1e-6 * x
-    low, high = score_interval(value, x, variances, 1.96)
-    other = score_interval(2 + 3 * value, 2 + 3 * x, 9 * variances, 1.96, (2.0, 5.0))
+    path = EstimatePath(x, 1e-4 * (1 - x) + 1e-6 * x, 2e-7 * (0.5 - x))
+    larger = EstimatePath(2 + 3 * x, 9 * path.variances, 27 * path.third_moments)
+    low, high = score_interval(value, path, 1.96)
+    other = score_interval(2 + 3 * value, larger, 1.96, (2.0, 5.0))
     assert other == pytest.approx((2 + 3 * low, 2 + 3 * high), abs=1e-9)
-    errors = errors_beyond_limits(value, x, variances)
-    scaled = errors_beyond_limits(2 + 3 * value, 2 + 3 * x, 9 * variances, (2.0, 5.0))
+    errors = errors_beyond_limits(value, path)
+    scaled = errors_beyond_limits(2 + 3 * value, larger, (2.0, 5.0))
     assert scaled == pytest.approx(errors, rel=1e-6)
     assert (errors > 0) == (not 0 <= value <= 1)
-    assert (errors > 1.96) == (low > 1 or high < 0)
+    if abs(value - 0.5) > 2:
+        assert errors > 1.96
+        assert low > 1
+
+
+def test_quantiles_with_skewness_are_those_of_the_gamma_distribution():
+    z = np.array([-2.5, -1.96, 0.0, 1.96, 2.5])
+    for shape in (1.0, 4.0, 100.0):
+        skewness = 2 / shape**0.5
+        exact = (stats.gamma.ppf(stats.norm.cdf(z), shape) - shape) / shape**0.5
+        found = pearson_quantile(z, np.full(5, skewness))
+        np.testing.assert_allclose(found, exact, atol=0.03 * skewness)
+        np.testing.assert_allclose(pearson_quantile(-z, np.full(5, -skewness)), -found)
+    np.testing.assert_allclose(pearson_quantile(z, np.zeros(5)), z, atol=1e-5)
 
 
 @pytest.mark.parametrize("k", [2, 3, 10])
@@ -381,3 +457,23 @@ class TestRepeatedRows:
             self.predicted, self.bags(), priors=self.theta, row_ids=np.arange(2 * self.n)
         )
         assert report.design_effect == pytest.approx(1)
+
+
+def test_the_pattern_lies_halfway_where_an_entry_is_known_as_well_as_the_average():
+    """An entry may be twice the average or nothing, so the average is its standard deviation."""
+    theta, counts, raw = np.eye(2), np.array([100.0, 100.0]), np.array([[0.7, 0.3], [0.1, 0.9]])
+    average = 0.2  # errors of a model with this accuracy that errs alike everywhere
+    inverse = np.sqrt(100 * average / (1 - average)) * np.eye(2)  # variance average²
+    pattern = error_pattern(raw, theta, counts, np.array([0.5, 0.5]), inverse)
+    np.testing.assert_allclose(pattern, [[0.75, 0.25], [0.15, 0.85]])
+
+
+def test_along_the_path_of_a_class_it_is_predicted_as_often_as_observed():
+    pattern = np.array([[0.8, 0.15, 0.05], [0.1, 0.7, 0.2], [0.1, 0.1, 0.8]])
+    pooled, predicted = np.array([0.5, 0.3, 0.2]), np.array([0.5, 0.25, 0.25])
+    for k in range(3):
+        path = class_path(k, pattern, pooled, predicted, 1e9)
+        assert (np.diff(path[:, k]) < 0).all()
+        free = (path.max(1) < 1) & (pooled[k] * path[:, k] < predicted[k])
+        assert free.sum() > 20
+        np.testing.assert_allclose(path[free] @ pooled, predicted[k], rtol=1e-6)

@@ -102,6 +102,29 @@ def test_variance_of_one_column_is_the_general_one(shares_of, with_errors, held_
     assert (weights[:, 1] ** 2 * parts).sum() == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.parametrize("shares_of", SHARES_OF)
+def test_third_moments_against_simulation(shares_of):
+    """Of few rows, where they matter, and of one column as of any weights."""
+    rng = np.random.default_rng(1)
+    few = np.maximum(SIZES // 10, 3)
+    counts = np.array([rng.multinomial(n, t) for n, t in zip(few, THETA, strict=True)])
+    theta = counts / few[:, None] if shares_of == "rows" else THETA
+    bags = BagSample(theta, few.astype(float), class_noise(shares_of, few.astype(float)))
+    confusion = np.array([[0.97, 0.02, 0.01], [0.05, 0.9, 0.05], [0.0, 0.02, 0.98]])
+    drawn = draw_counts(theta, few, confusion, shares_of, 60_000, rng) / few[:, None]
+    weights = np.zeros((2, 6, 3))
+    weights[0, :, 1] = [2, -1, 2, 1, -0.5, 1]
+    weights[1] = 5 * np.eye(3)[2] + WEIGHTS[0]
+    values = np.einsum("fmk,rmk->fr", weights, drawn)
+    measured = ((values - values.mean(1, keepdims=True)) ** 3).mean(1)
+    found = bags.third_moment(weights, confusion)
+    scale = values.std(1) ** 3
+    np.testing.assert_allclose(found / scale, measured / scale, atol=0.04)
+    assert np.abs(found / scale).max() > 0.1  # else this would prove little
+    column = (weights[0, :, 1] ** 3 * bags.share_third_moment(confusion[:, 1])).sum()
+    assert column == pytest.approx(found[0], rel=1e-10)
+
+
 def test_variance_from_errors_of_the_priors_against_simulation():
     """Errors of equal size that add up to 0 in a bag, as those of shares must."""
     rng = np.random.default_rng(0)

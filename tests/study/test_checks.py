@@ -1,6 +1,8 @@
 """The command of the checks; their tables are compared with the pages in test_result_pages."""
 
 import json
+import math
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -8,7 +10,8 @@ import numpy as np
 import pytest
 
 from study.checks import __main__ as command
-from study.checks import causes
+from study.checks import causes, share_errors
+from study.checks.processes import results_of
 from study.data import Data
 from study.plan import METHODS, Run
 from unbag.methods import check_job
@@ -79,3 +82,33 @@ class TestChangedJobs:
 
     def test_methods_are_those_of_the_study(self):
         assert {name for changes in causes.CHANGED.values() for name in changes} <= set(METHODS)
+
+
+class TestProcesses:
+    def test_all_results_come_with_their_position(self):
+        tasks = [(math.sqrt, (number,)) for number in (4, 9, 16)]
+        assert list(results_of(tasks)) == [(0, 2.0), (1, 3.0), (2, 4.0)]
+        assert sorted(results_of(tasks, processes=2)) == [(0, 2.0), (1, 3.0), (2, 4.0)]
+
+    def test_a_time_limit_ends_the_work(self):
+        """Of one process no task is begun after it; those of others are given up."""
+        assert list(results_of([(time.sleep, (0.02,))] * 50, seconds=0.01)) == [(0, None)]
+        assert list(results_of([(time.sleep, (600,))], processes=2, seconds=0.01)) == []
+
+
+def test_cases_with_fewer_repeats_are_measured_again(monkeypatch):
+    """A record keeps the order of the cases, whatever is measured last."""
+    first, second = share_errors.CASES[:2]
+    monkeypatch.setattr(share_errors, "CASES", (first, second))
+    monkeypatch.setattr(share_errors, "TARGET_CASES", ())
+    monkeypatch.setattr(share_errors, "PARTLY_KNOWN", ())
+    few = list(share_errors.measure(repeats=2))[-1]
+    assert [case["repeats"] for case in few["cases"]] == [2, 2]
+    assert list(share_errors.measure(repeats=2, done=few)) == []
+    more = list(share_errors.measure(repeats=3, done={"cases": few["cases"][1:]}))
+    assert [[case["bags"] for case in record["cases"]] for record in more] == [
+        [first.bags, second.bags],
+        [first.bags, second.bags],
+    ]
+    assert [case["repeats"] for case in more[0]["cases"]] == [3, 2]
+    assert [case["repeats"] for case in more[1]["cases"]] == [3, 3]

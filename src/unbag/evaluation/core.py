@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.intervals import (
+    EstimatePath,
     class_path,
     error_pattern,
     errors_beyond_limits,
@@ -50,7 +51,7 @@ class _ClassPath:
         Column k of confusion matrices.
     recall_weights, share_weights : arrays of shape (M, K)
         Weights of the shares of predictions for the recall of the class and its predicted share.
-    share_variances : array of shape (G, M)
+    share_variances, share_third_moments : arrays of shape (G, M)
         Of the share of each bag that is predicted as the class.
     matrices : array of shape (G, K, K) or None
         Whole confusion matrices, for the least-variance inverse: it uses all predictions.
@@ -61,6 +62,7 @@ class _ClassPath:
     recall_weights: _Floats
     share_weights: _Floats
     share_variances: _Floats
+    share_third_moments: _Floats
     matrices: _Floats | None
 
 
@@ -228,25 +230,30 @@ class Core:
     ) -> Estimate:
         """Estimate a number of the whole confusion matrix that lies within limits."""
         value = float(metric.value(self.raw, self.pi))
-        estimate = Estimate(value, *score_interval(value, *self._overall_path(metric), z, limits))
+        estimate = Estimate(value, *score_interval(value, self._overall_path(metric), z, limits))
         at_pattern = self.inverse.weights(metric.slope(self.pattern, self.pi, self.raw))
         return self.reach(estimate, at_pattern, self.raw, limits)
 
     def errors_beyond_limits(self, metric: Metric) -> float:
         """Count by how many standard errors the estimate lies outside [0, 1]; 0 inside."""
         value = float(metric.value(self.raw, self.pi))
-        return errors_beyond_limits(value, *self._overall_path(metric))
+        return errors_beyond_limits(value, self._overall_path(metric))
 
-    def _overall_path(self, metric: Metric) -> tuple[_Floats, _Floats]:
-        """Values and variances (G,) of a number along the path."""
+    def _overall_path(self, metric: Metric) -> EstimatePath:
+        """Follow a number along the path."""
         weights = self.inverse.weights(metric.slope(self.path, self.pi, self.raw))
         at_pattern = self.inverse.weights(metric.slope(self.pattern, self.pi, self.raw))
         # The path does not know which classes are poor, so the slope of a number that is no sum
         # over C differs along it: the larger variance counts. For sums both are the same.
-        variances = np.maximum(
-            self.sample.variance(weights, self.path), self.sample.variance(at_pattern, self.path)
+        variances = self.sample.variance(weights, self.path)
+        others = self.sample.variance(at_pattern, self.path)
+        thirds = np.where(
+            variances >= others,
+            self.sample.third_moment(weights, self.path),
+            self.sample.third_moment(at_pattern, self.path),
         )
-        return self._usable(metric.value(self.path, self.pi), variances, at_pattern)
+        values = metric.value(self.path, self.pi)
+        return self._usable(values, np.maximum(variances, others), thirds, at_pattern)
 
     def cost(self, cost: _Floats, z: float) -> Estimate:
         """Estimate the mean cost, for a table of costs (K, K)."""
@@ -288,12 +295,14 @@ class Core:
         if path.matrices is None:  # weights of class k alone are not zero
             weights = by_recall * path.recall_weights[:, k] + by_share * path.share_weights[:, k]
             variances = (weights**2 * path.share_variances).sum(-1)
+            thirds = (weights**3 * path.share_third_moments).sum(-1)
         else:
             by_recall, by_share = by_recall[..., None], by_share[..., None]
             weights = by_recall * path.recall_weights + by_share * path.share_weights
             variances = self.sample.variance(weights, path.matrices)
-        usable = self._usable(metric.function(recall, share, pi), variances, at_pattern)
-        estimate = Estimate(value, *score_interval(value, *usable, z))
+            thirds = self.sample.third_moment(weights, path.matrices)
+        usable = self._usable(metric.function(recall, share, pi), variances, thirds, at_pattern)
+        estimate = Estimate(value, *score_interval(value, usable, z))
         return self.reach(estimate, at_pattern, self.raw)
 
     def _class_path(self, k: int) -> "_ClassPath":
@@ -308,6 +317,7 @@ class Core:
                 share_weights=self.inverse.weights(np.outer(self.pi, eye[k])),
                 share_variances=self.sample.share_variance(columns)
                 + self.sample.drift_in_shares()[:, k],
+                share_third_moments=self.sample.share_third_moment(columns),
                 matrices=_with_column(self.pattern, k, columns)
                 if self.inverse.kind == "least-variance"
                 else None,
@@ -315,12 +325,13 @@ class Core:
         return self._last_path
 
     def _usable(
-        self, values: _Floats, variances: _Floats, at_pattern: _Floats
-    ) -> tuple[_Floats, _Floats]:
-        """Keep the part of a path on which both are defined, (G',); repeated rows vary more."""
-        usable = np.isfinite(values) & np.isfinite(variances)
-        repeated = variances[usable] * self.design_effect(at_pattern)
-        return values[usable], repeated + self.unknown_confusion(at_pattern)
+        self, values: _Floats, variances: _Floats, thirds: _Floats, at_pattern: _Floats
+    ) -> EstimatePath:
+        """Keep the part of a path on which all is defined; repeated rows vary more."""
+        usable = np.isfinite(values) & np.isfinite(variances) & np.isfinite(thirds)
+        effect = self.design_effect(at_pattern)
+        total = variances[usable] * effect + self.unknown_confusion(at_pattern)
+        return EstimatePath(values[usable], total, thirds[usable] * effect**2)
 
     def _plain_estimate(
         self,

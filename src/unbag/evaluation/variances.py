@@ -128,6 +128,34 @@ class BagSample:
             total = total + self.errors.added_variance(gradient)
         return np.asarray(total + self.drift**2 * self.drift_variance(weights))
 
+    def third_moment(self, weights: _Floats, confusion: _Floats) -> _Floats:
+        r"""Third central moment of an estimate with weights W of the shares of predictions.
+
+        .. math:: \sum_m \frac{1}{n_m^2} \Bigl( u_m \, \kappa_3(v_m)
+            + (1 - u_m) \sum_y \theta_{my} \kappa_3(C_y) \Bigr)
+
+        with the class noise u and the third central moment κ₃(p) of the weight of a prediction that
+        is drawn by p. Errors of Θ and drift count as symmetric.
+
+        Parameters
+        ----------
+        weights : array of shape (..., M, K)
+        confusion : array of shape (..., K, K)
+
+        Returns
+        -------
+        array of shape (...)
+        """
+        shares = self.theta @ confusion
+        squares = weights * weights
+        powers = (weights, squares, squares * weights)
+        total = self.noise * _third(*((shares * power).sum(-1) for power in powers))
+        if (self.noise < 1).any():
+            by_class = np.swapaxes(confusion, -1, -2)
+            of_class = _third(*(power @ by_class for power in powers))  # (..., M, K)
+            total = total + (1 - self.noise) * (self.theta * of_class).sum(-1)
+        return np.asarray((total / self.counts**2).sum(-1))
+
     def drift_variance(self, weights: _Floats) -> _Floats:
         r"""Variance of an estimate with weights W (..., M, K) by a drift of 1.
 
@@ -168,6 +196,24 @@ class BagSample:
             total if self.errors is None else total + self.errors.added_by_bag(columns)
         )
 
+    def share_third_moment(self, columns: _Floats) -> _Floats:
+        """Third central moment of the share of each bag that is predicted as one class.
+
+        It is to :meth:`third_moment` what :meth:`share_variance` is to :meth:`variance`.
+
+        Parameters
+        ----------
+        columns : array of shape (..., K)
+
+        Returns
+        -------
+        array of shape (..., M)
+        """
+        mean = columns @ self.theta.T
+        of_class = _third(columns, columns, columns) @ self.theta.T
+        total = self.noise * _third(mean, mean, mean) + (1 - self.noise) * of_class
+        return np.asarray(total / self.counts**2)
+
     def drift_in_shares(self) -> _Floats:
         """Variance by drift of the share of each bag that is predicted as each class, (M, K)."""
         if self.directions is None:
@@ -183,3 +229,8 @@ class BagSample:
         by_class = np.einsum("my,yj,yk->mjk", self.theta, confusion, confusion)
         noise = self.noise[:, None, None]
         return np.asarray(diagonal - noise * pairs - (1 - noise) * by_class)
+
+
+def _third(first: _Floats, second: _Floats, third: _Floats) -> _Floats:
+    """Third central moment, of the moments about 0."""
+    return np.asarray(third - 3 * first * second + 2 * first * first * first)

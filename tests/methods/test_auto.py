@@ -49,7 +49,8 @@ def test_residual_networks_learn_from_augmented_images_where_bags_differ():
     network = unbag.models.ResNet20(1, 2)
     assert choose(differ, model="resnet20") == choose(differ, model=network) == "consistency"
     assert choose(alike, model="resnet20") == "crossfit"
-    assert choose(small, model="resnet20") == "crossfit"
+    assert choose(small, model="resnet20") == choose(small, model=network) == "self-training"
+    assert choose(small, model="mlp") == "crossfit"
     assert choose(differ, model="mlp") == "crossfit"
     own = torch.nn.Sequential(
         torch.nn.Unflatten(1, (1, 4)),
@@ -59,7 +60,9 @@ def test_residual_networks_learn_from_augmented_images_where_bags_differ():
         torch.nn.Linear(8, 2),
     )
     assert choose(differ, model=own) == "consistency"
+    assert choose(small, model=own) == "self-training"
     own[2] = torch.nn.Identity()  # without normalisation
+    assert choose(small, model=own) == "self-training"
     assert choose(differ, model=own) == "crossfit"
     assert choose(differ, model="resnet20", one_training=True) == "matched-likelihood"
 

@@ -11,7 +11,7 @@ own errors. Each stage begins with what the one before has learned:
    to its counts. The network learns these labels and the counts at once, on changed rows.
 4. A last network learns the teacher's labels of all rows.
 
-Some bags are kept out of the last two stages. They set the temperature.
+Some bags are kept out of the last two stages. The temperature makes their counts likeliest.
 """
 
 from collections.abc import Generator
@@ -152,7 +152,7 @@ class _Stages:
             return self.finish(teacher)
         replica = self.last(self.module, teacher)
         last = yield from self._train(replica)
-        return self.finish(last if last.diverged else calibrate(replica, last))
+        return self.finish(last if last.diverged else calibrate(replica, last, by_counts=True))
 
     def _train(self, replica: Replica) -> Generator[list[Any], list[Any], Fit]:
         (fit,) = yield [replica]

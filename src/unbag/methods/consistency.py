@@ -88,10 +88,10 @@ class Consistency(Method):
     def fit(self, job: Job) -> Trainings:
         """Train once, and set the temperature by the bags of rows that were kept out."""
         replica = self._replica(job)
-        (fit,) = yield [replica]
-        if fit.diverged:
-            return fit
-        return calibrate(replica, fit, by_counts=job.keeps_bags_whole)
+        fits: list[Fit] = yield [replica]
+        if fits[0].diverged:
+            return fits[0]
+        return calibrate(replica, fits[0], by_counts=job.keeps_bags_whole)
 
     def _replica(self, job: Job) -> Replica:
         """Describe the one training: some rows are kept out, the others have pseudo-labels."""

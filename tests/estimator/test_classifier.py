@@ -855,3 +855,20 @@ class TestRowsOfKnownBags:
             clf.predict_proba(X, bag_ids=["a"])
         with pytest.raises(ValueError, match="'z'"):
             clf.predict_proba(X, bag_ids=["z"] * 90)
+
+
+def test_names_of_the_columns_of_bags_are_remembered(data):
+    X, ids, _ = data
+    names = ["a", "b", "c", "d"]
+    clf = make(priors=None).fit_bags(unbag.Bags(X, ids, TABLE, feature_names=names))
+    assert clf.feature_names_in_.tolist() == names
+    assert clf.feature_names_in_.dtype == object  # as scikit-learn has it
+    clf.predict(pd.DataFrame(X, columns=names))
+    with pytest.raises(InvalidInputError, match="X must be Bags of the features 'a', 'b'"):
+        clf.predict(unbag.Bags(X, ids, TABLE, feature_names=names[::-1]))
+
+
+def test_lengths_must_agree_in_score(data):
+    X, ids, _ = data
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        make().fit(X, ids).score(X, ids[:-1])

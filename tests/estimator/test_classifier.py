@@ -864,6 +864,7 @@ def test_names_of_the_columns_of_bags_are_remembered(data):
     assert clf.feature_names_in_.tolist() == names
     assert clf.feature_names_in_.dtype == object  # as scikit-learn has it
     clf.predict(pd.DataFrame(X, columns=names))
+    clf.predict(unbag.Bags(X, ids, TABLE))
     with pytest.raises(InvalidInputError, match="X must be Bags of the features 'a', 'b'"):
         clf.predict(unbag.Bags(X, ids, TABLE, feature_names=names[::-1]))
 

@@ -85,6 +85,7 @@ def test_a_part_of_the_training_is_shorter_than_the_whole():
     assert shortened(dataclasses.replace(job, epochs=30), 0.5).epochs == 15
     assert shortened(dataclasses.replace(job, epochs=1), 0.25).epochs == 1
     assert shortened(dataclasses.replace(job, method="prop"), 0.5).epochs == 50
+    assert Auto().epochs(job) == soft_epochs(bags.n_rows)
 
 
 def test_a_part_of_the_rounds_is_taken_by_the_method_chosen_for_the_whole():

@@ -1,5 +1,6 @@
 """The benchmark on real tables, with made-up tables in their place: nothing is downloaded."""
 
+import dataclasses
 import functools
 import json
 
@@ -110,6 +111,15 @@ def test_references_learn_what_can_be_learned(name, monkeypatch):
     assert p.shape == (len(cell.y_test), 3)
     np.testing.assert_allclose(p.sum(1), 1, rtol=1e-5)
     assert cell.error(p) > 0.5 if name == "majority" else cell.error(p) < 0.15
+
+
+def test_em_around_a_forest_bears_a_class_that_is_in_no_bag(monkeypatch):
+    monkeypatch.setattr(references, "_TREES", 60)
+    cell = bagged_tables.draw("first", "natural", 0)
+    more = np.hstack([cell.theta, np.zeros((len(cell.theta), 1))])
+    p = references.em_forest(dataclasses.replace(cell, theta=more), 0)
+    assert (p.argmax(1) < 3).all()
+    np.testing.assert_allclose(p[:, 3], 0, atol=0.01)
 
 
 class TestMeasuring:

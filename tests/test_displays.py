@@ -81,6 +81,24 @@ def test_reliability_draws_bins_with_rows(clf, held_out):
     assert np.allclose(drawn, 100 * overall.predicted[np.isfinite(overall.frequency)])
 
 
+def test_reliability_of_an_evaluation_is_that_of_its_probabilities(clf, held_out):
+    evaluation = unbag.evaluate(clf, *held_out)
+    display = ReliabilityDisplay.from_evaluation(evaluation)
+    from_rows = ReliabilityDisplay.from_estimator(clf, *held_out).reliability
+    for field in ("rows", "share", "predicted", "frequency", "error"):
+        shown, expected = (getattr(r.overall, field) for r in (display.reliability, from_rows))
+        np.testing.assert_allclose(shown, expected, atol=1e-9)
+    known = np.isfinite(from_rows.overall.frequency)
+    assert np.allclose(display.ax_.lines[1].get_xdata(), 100 * from_rows.overall.predicted[known])
+
+
+def test_reliability_needs_an_evaluation_of_probabilities(held_out):
+    X, ids = held_out
+    evaluation = unbag.evaluate_predictions(np.repeat("yes", len(X)), ids, priors=SHARES)
+    with pytest.raises(InvalidInputError, match="of probabilities, got one without probab"):
+        ReliabilityDisplay.from_evaluation(evaluation)
+
+
 def test_curve_of_two_classes(clf, held_out):
     display = CurveDisplay.from_estimator(clf, *held_out)
     roc = unbag.evaluate(clf, *held_out).probabilities.roc

@@ -20,6 +20,8 @@ MODULES = {  # which names users call, and what they are for
     "unbag.objectives": "Losses for a training loop of your own: modules of (logits, bag_index).",
     "unbag.priors": "Class shares: generators, checks and weights.",
     "unbag.evaluation": "Numbers without labels.",
+    "unbag.displays": "Charts for notebooks, in the manner of scikit-learn's displays.",
+    "unbag.reporting": "The page of a model, and the verdict on it.",
     "unbag.inspection": "The check before the start.",
     "unbag.selection": "Search and cross-validation without labels.",
     "unbag.workflow": "What the commands call: files in, files out.",

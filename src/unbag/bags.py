@@ -15,14 +15,7 @@ from unbag.ids import id_array
 from unbag.priors import ClassPriors
 from unbag.rows import Rows, check_rows
 from unbag.summary import Shown, Summary
-from unbag.validation import (
-    as_generator,
-    check_choice,
-    check_number,
-    invalid,
-    is_table,
-    shorten,
-)
+from unbag.validation import as_generator, check_choice, check_number, invalid, is_table, shorten
 
 __all__ = ["Bags", "make_bags"]
 
@@ -108,6 +101,10 @@ class Bags(Shown):
         vars(view).update(fields)
         return view
 
+    def _with(self, **changed: Any) -> "Bags":
+        """Make Bags with other fields, which have been checked already."""
+        return self._view(**{name: getattr(self, name) for name in Bags.__annotations__} | changed)
+
     def _fingerprint_parts(self) -> list[Any]:
         return [self.source, self.rows, self.bag_index, self.priors]
 
@@ -151,15 +148,10 @@ class Bags(Shown):
             chosen = np.arange(self.n_rows)[index if index.size else slice(0)]  # [] has no dtype
         if len(chosen) == 0:
             raise invalid("indices", "a choice of at least one row", "none")
-        return self._view(
-            source=self.source,
+        return self._with(
             rows=chosen if self.rows is None else self.rows[chosen],
             bag_index=self.bag_index[chosen],
-            whole_counts=self.whole_counts,
-            priors=self.priors,
             labels=None if self.labels is None else self.labels[chosen],
-            feature_names=self.feature_names,
-            encoding=self.encoding,
         )
 
     def present(self) -> "Bags":
@@ -167,11 +159,11 @@ class Bags(Shown):
         here = self.counts > 0
         if here.all():
             return self
-        kept = self.take(np.arange(self.n_rows))
-        kept.bag_index = (np.cumsum(here) - 1)[self.bag_index]
-        kept.whole_counts = self.whole_counts[here]
-        kept.priors = self.priors.subset(here)
-        return kept
+        return self._with(
+            bag_index=(np.cumsum(here) - 1)[self.bag_index],
+            whole_counts=self.whole_counts[here],
+            priors=self.priors.subset(here),
+        )
 
     def with_priors(self, priors: Any) -> "Bags":
         """Keep the rows and bags, but take other class priors of the same bags and classes."""
@@ -179,21 +171,16 @@ class Bags(Shown):
         for name in ("bag_ids", "classes"):
             known, other_names = getattr(self.priors, name), getattr(other, name)
             if list(known) != list(other_names):
-                raise invalid(
-                    "priors", f"a table of the {name} {shorten(known)}", shorten(other_names)
-                )
-        changed = self.take(np.arange(self.n_rows))
-        changed.priors = other
-        return changed
+                allowed = f"a table of the {name} {shorten(known)}"
+                raise invalid("priors", allowed, shorten(other_names))
+        return self._with(priors=other)
 
     def with_rows(self, X: Rows) -> "Bags":
         """Keep the bags, but take other numbers (n, ...) for the rows, such as scaled ones."""
         if len(X) != self.n_rows:
             raise invalid("X", f"{self.n_rows} rows, as many as before", len(X))
-        changed = self.take(np.arange(self.n_rows))
-        changed.source, changed.feature_names = check_rows(X, self.feature_names)
-        changed.rows = changed.encoding = None
-        return changed
+        source, names = check_rows(X, self.feature_names)
+        return self._with(source=source, feature_names=names, rows=None, encoding=None)
 
     def row_identity(self) -> NDArray[np.int64]:
         """Give every row a record number, (n,) int64: the same where the content is the same."""
@@ -211,9 +198,7 @@ class Bags(Shown):
         check_number("test_size", test_size, low=0, high=1, low_open=True, high_open=True)
         rng = as_generator(random_state)
         identity = self.row_identity()
-        repeats = np.bincount(identity)
-        is_repeated = repeats > 1  # one flag per record
-        del repeats  # of many rows this is much memory, as are others below
+        is_repeated = np.bincount(identity) > 1  # one flag per record
         records = rng.permutation(np.flatnonzero(is_repeated))
         in_test = np.zeros(len(is_repeated), dtype=bool)
         in_test[records[: round(test_size * len(records))]] = True
@@ -235,7 +220,7 @@ class Bags(Shown):
             place = passed[bag] + np.arange(len(bag)) - np.searchsorted(bag, bag)  # 0, 1, ...
             in_test[identity[part[place < target[bag]]]] = True
             passed += np.bincount(bag, minlength=len(passed))
-        del single
+        del single  # of many rows this is much memory
         test = in_test[identity]  # (n,)
         if not test.any():
             remedy = "give larger bags or a larger test_size."

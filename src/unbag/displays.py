@@ -124,6 +124,13 @@ class ReliabilityDisplay(_Display):
     reliability: Reliability
 
     @classmethod
+    def from_evaluation(cls, evaluation: Evaluation, *, ax: Any = None) -> Self:
+        """Draw the reliability that an evaluation of probabilities found."""
+        if evaluation.reliability is None:
+            raise invalid("evaluation", "one of probabilities", "one without probabilities")
+        return cls(evaluation.reliability).plot(ax)
+
+    @classmethod
     def from_estimator(cls, clf: UnbagClassifier, X: Any, bag_ids: Any, *, ax: Any = None) -> Self:
         """Draw the reliability of a classifier on rows that it was not trained on."""
         return cls.from_predictions(clf.predict_proba(X), bag_ids, clf.priors_, ax=ax)

@@ -1,7 +1,9 @@
 """Progress with the time left, on standard error: bars, or lines if it is no terminal."""
 
+import datetime
 import logging
 import sys
+import threading
 import time
 from typing import Self
 
@@ -12,17 +14,32 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.text import Text
 
 __all__ = ["DownloadProgress", "RowProgress", "StageProgress", "TrainingProgress"]
 
 
 _LOG = logging.getLogger("unbag")
 _EVERY = 60.0  # seconds between lines where there is no terminal
+
+
+class _Clock:
+    """When the last line was printed: one time for all steps, since many are shorter than that."""
+
+    told: float | None = None
+
+    @classmethod
+    def until_next(cls) -> float:
+        """Seconds until the next line; the first step of the process starts the clock."""
+        if cls.told is None:
+            cls.told = time.monotonic()
+        return cls.told + _EVERY - time.monotonic()
 
 
 class _Bar:
@@ -32,12 +49,20 @@ class _Bar:
     """
 
     def __init__(
-        self, title: str, *columns: ProgressColumn, visible: bool, transient: bool = False
+        self,
+        title: str,
+        *columns: ProgressColumn,
+        visible: bool,
+        transient: bool = False,
+        ahead: float = 0.0,
     ) -> None:
+        self._ahead = ahead
         console = Console(stderr=True)
         is_shown = console.is_terminal or console.is_jupyter
         self._title, self._lines = title, visible and not is_shown
-        self._started = self._told = time.monotonic()
+        self._started = time.monotonic()
+        self._ended, self._teller = threading.Event(), threading.Thread(target=self._tell)
+        self._teller.daemon = True
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -48,25 +73,37 @@ class _Bar:
         )
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        if not self._bar.disable:  # old versions of rich print an empty line else
+            self._bar.start()
+        if self._lines:
+            self._teller.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        if not self._bar.disable:
+            self._bar.stop()
+        self._ended.set()
+        if self._lines:
+            self._teller.join()
         _LOG.info("%s: %s", self._title, _duration(time.monotonic() - self._started))
 
-    def _tell(self, done: float, total: float | None) -> None:
-        """Print a line, if none was printed in the last minute."""
-        now = time.monotonic()
-        if not self._lines or now - self._told < _EVERY:
-            return
-        self._told = now
-        taken = now - self._started
-        text = f"{self._title}: {_duration(taken)} so far"
-        if total and done:
-            left = _duration(taken * (total / done - 1))
-            text = f"{self._title}: {done / total:.0%}, {_duration(taken)} so far, {left} left"
-        print(text, file=sys.stderr, flush=True)  # noqa: T201 - what a bar is on a terminal
+    def _tell(self) -> None:
+        """Print a line once a minute, also while the step does one long thing."""
+        while not self._ended.wait(max(0.0, _Clock.until_next())):
+            if _Clock.until_next() <= 0:
+                _Clock.told = time.monotonic()
+                print(self._line(), file=sys.stderr, flush=True)  # noqa: T201 - a bar in words
+
+    def _line(self) -> str:
+        """Say how far the step is."""
+        taken = time.monotonic() - self._started
+        task = self._bar.tasks[-1] if self._bar.tasks else None
+        if task is None or not (task.total and task.completed):
+            return f"{self._title}: {_duration(taken)} so far"
+        done = task.completed / task.total
+        left = _duration(taken * (1 / done - 1 + self._ahead / done))
+        most = "at most about " if self._ahead else ""
+        return f"{self._title}: {done:.0%}, {_duration(taken)} so far, {most}{left} left"
 
 
 def _duration(seconds: float) -> str:
@@ -101,7 +138,6 @@ class RowProgress(_Bar):
     def __call__(self, done: int, total: int | None) -> None:
         """Tell how many rows are done."""
         self._bar.update(self._task, completed=done, total=total)
-        self._tell(done, total)
 
 
 class StageProgress(_Bar):
@@ -118,6 +154,24 @@ class StageProgress(_Bar):
         self._bar.add_task(title, total=None)
 
 
+class _AllRemaining(ProgressColumn):
+    """The time left of a step and of those after it."""
+
+    max_refresh = 0.5
+
+    def __init__(self, ahead: float) -> None:
+        super().__init__()
+        self._ahead = ahead
+
+    def render(self, task: Task) -> Text:
+        """Write it as rich writes the time left of one step."""
+        if task.time_remaining is None:
+            return Text("-:--:--", style="progress.remaining")
+        whole = (task.elapsed or 0.0) + task.time_remaining
+        left = datetime.timedelta(seconds=round(task.time_remaining + self._ahead * whole))
+        return Text(str(left), style="progress.remaining")
+
+
 class TrainingProgress(_Bar):
     """Finished epochs of all models together.
 
@@ -128,26 +182,29 @@ class TrainingProgress(_Bar):
     visible : bool
     label : str, default="training"
         What is trained.
+    ahead : float, default=0.0
+        How much longer than this step all later ones take, at most: the time left is that of all.
     """
 
-    def __init__(self, total: int, visible: bool, label: str = "training") -> None:
+    def __init__(
+        self, total: int, visible: bool, label: str = "training", ahead: float = 0.0
+    ) -> None:
         super().__init__(
             label,
             MofNCompleteColumn(),
             TextColumn("model-epochs"),
             TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            TextColumn("left at most" if ahead else "left"),
+            _AllRemaining(ahead),
             TextColumn("{task.fields[note]}"),
             visible=visible,
+            ahead=ahead,
         )
         self._task = self._bar.add_task(label, total=total, note="")
 
     def advance(self, model_epochs: int, note: str = "") -> None:
         """Count finished model-epochs."""
         self._bar.update(self._task, advance=model_epochs, note=note)
-        task = self._bar.tasks[self._task]
-        self._tell(task.completed, task.total)
 
 
 class DownloadProgress(_Bar):

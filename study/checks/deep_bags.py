@@ -1,18 +1,24 @@
 """Random disjoint bags of images and convolutional networks, as the field measures itself.
 
 usage: python -m study.checks deep_bags --dataset kmnist --network lenet5 --sizes 128 --trials 5
-           [--methods auto,prop] [--epochs 0] [--precision bf16] --record FILE.json
+           [--methods auto,prop] [--epochs 0] [--precision bf16] [--features FILE.pt]
+           --record FILE.json
        python -m study.checks deep_bags --table FILE.json
 
 All training rows are shuffled and cut into bags of one size, and the rest is dropped; only the
 number of rows of each class in every bag is known. Nothing is chosen by labels: errors on the test
 rows are those of the last epoch, and the smallest of any epoch that was tested stands beside them.
 A record is gone on with: what it holds is not trained again.
+
+Features need no bags, so the networks for bags of several sizes may begin with the same ones. With
+``--features`` they do: these are learned once, from the training rows of the dataset, and kept in
+that file; the minutes of every run include theirs.
 """
 
 import datetime
 import platform
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,9 +27,13 @@ import torch
 import unbag
 from study.data import make_job
 from unbag.methods import fit_many
-from unbag.training import TestSet
+from unbag.methods.self_training import feature_replica
+from unbag.methods.soft_labels import DESCENT
+from unbag.models import take_features, with_projector
+from unbag.training import TestSet, train
 
 _TEST_EVERY = 5
+_FEATURE_EPOCHS = 70
 _KEYS = ("dataset", "network", "size", "method", "trial")
 
 
@@ -47,6 +57,7 @@ def measure(
     epochs: int = 0,
     effort: str = "balanced",
     precision: str = "bf16",
+    features: str = "",
     done: dict[str, Any] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Fit methods to bags of some sizes, trial by trial; 0 epochs are those of the method."""
@@ -59,6 +70,9 @@ def measure(
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
         "runs": [],
     }
+    module = None
+    if features:
+        module = _features(features, data, network, precision, record)
     ended = {tuple(run[key] for key in _KEYS) for run in record["runs"]}
     for trial in range(first, first + trials):
         for size in map(int, sizes.split(",")):
@@ -72,7 +86,7 @@ def measure(
                     bags,
                     method,
                     {},
-                    model=network,
+                    model=network if module is None else module,
                     seed=trial,
                     test=test,
                     effort=effort,
@@ -88,7 +102,7 @@ def measure(
                     "precision": precision,
                     "effort": effort,
                     "epochs": fit.n_epochs,
-                    "seconds": round(fit.seconds, 1),
+                    "seconds": round(fit.seconds + record.get("feature_seconds", 0), 1),
                     "error": round(float(errors[tested[-1]]), 5),
                     "best_error": round(float(errors[tested].min()), 5),
                     "curve": [[int(e) + 1, round(float(errors[e]), 4)] for e in tested],
@@ -97,6 +111,31 @@ def measure(
                 print(run)
                 record["runs"].append(run)
                 yield record
+
+
+def _features(
+    path: str, data: Any, network: str, precision: str, record: dict[str, Any]
+) -> torch.nn.Module:
+    """Learn features, or take those of a file."""
+    plain = unbag.Bags(
+        data.X_train,
+        np.zeros(len(data.X_train), int),
+        unbag.ClassPriors(np.full((1, data.n_classes), 1 / data.n_classes)),
+    )
+    job = make_job(plain, "prop", {}, model=network, seed=0, accelerated=True)
+    module = job.network()
+    if not Path(path).exists():
+        projected = with_projector(module, 0)
+        assert projected is not None
+        (fit,) = train(
+            [feature_replica(job, projected, _FEATURE_EPOCHS, DESCENT)], precision=precision
+        )
+        learned = take_features(module, fit.module).state_dict()
+        torch.save({"weights": learned, "seconds": fit.seconds}, path)
+    saved = torch.load(path, weights_only=True)
+    record["feature_epochs"], record["feature_seconds"] = _FEATURE_EPOCHS, round(saved["seconds"])
+    module.load_state_dict(saved["weights"])
+    return module
 
 
 def table(record: dict[str, Any]) -> str:

@@ -62,3 +62,19 @@ def test_unknown_commands_are_named():
     assert result.exit_code == 2
     assert "No such command 'nonsense'" in result.output
     assert isinstance(app, typer.Typer)
+
+
+@pytest.mark.parametrize("command", ["inspect", "fit", "tune", "evaluate", "predict", "show"])
+def test_help_says_in_words_what_follows_an_option(command):
+    whole = typer.main.get_command(app)
+    own = whole.get_command(typer.Context(whole), command)
+    own = own.make_context(command, [], resilient_parsing=True).command
+    following = {
+        name: parameter.metavar
+        for parameter in own.params
+        if parameter.param_type_name == "option" and parameter.name != "help"
+        for name in parameter.opts
+    }
+    assert set(following.values()) <= {"<text>", "<path>", "<number>", "NAME=VALUE", ""}
+    assert following["--json"] == following["--quiet"] == ""
+    assert following["--log-file"] == "<path>"

@@ -1,5 +1,6 @@
 """evaluate(): fitted classifiers of this library and of others."""
 
+import json
 import warnings
 
 import numpy as np
@@ -17,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import unbag
-from unbag.evaluation import evaluate, evaluate_predictions
+from unbag.evaluation import evaluate, evaluate_predictions, reliability_diagram
 from unbag.exceptions import InvalidInputError, TrainingRowsWarning
 from unbag.identity import hash_rows
 
@@ -72,6 +73,92 @@ def test_our_classifier(fitted):
     )
     assert_same(report, expected)
     assert evaluate(fitted, X, BAGS, inverse="pseudo-inverse").inverse == "pseudo-inverse"
+
+
+class Counting(unbag.UnbagClassifier):
+    """Counts the times that rows go through the model."""
+
+    passes = 0
+
+    def _log_odds(self, X, *given):
+        type(self).passes += 1
+        return super()._log_odds(X, *given)
+
+
+class Contrary(unbag.UnbagClassifier):
+    """Predicts another class than the most probable one."""
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmin(1)]
+
+
+def of_kind(kind, fitted):
+    other = kind(**fitted.get_params())
+    other.__dict__ |= vars(fitted)
+    return other
+
+
+@pytest.mark.parametrize("in_pipeline", [False, True])
+def test_rows_are_predicted_once(fitted, in_pipeline, monkeypatch):
+    monkeypatch.setattr(Counting, "passes", 0)
+    counting = of_kind(Counting, fitted)
+    report = evaluate(make_pipeline(counting) if in_pipeline else counting, X, BAGS)
+    assert Counting.passes == 1
+    assert_same(report, evaluate(fitted, X, BAGS))
+
+
+def test_a_rule_of_prediction_of_ones_own_is_evaluated(fitted):
+    report = evaluate(of_kind(Contrary, fitted), X, BAGS)
+    assert_same(
+        report, evaluate_predictions(of_kind(Contrary, fitted).predict(X), BAGS, priors=THETA, X=X)
+    )
+    assert report.accuracy < 0.2
+    assert report.probabilities is not None
+
+
+def test_known_probabilities_are_not_made_again(fitted, monkeypatch):
+    monkeypatch.setattr(Counting, "passes", 0)
+    chances = fitted.predict_proba(X)
+    assert_same(
+        evaluate(of_kind(Counting, fitted), X, BAGS, probabilities=chances),
+        evaluate(fitted, X, BAGS),
+    )
+    assert Counting.passes == 0
+
+
+@pytest.mark.parametrize("bad", [lambda p: p[:-1], lambda p: p[:, :2], lambda p: 2 * p])
+def test_known_probabilities_are_checked(fitted, bad):
+    with pytest.raises(InvalidInputError, match="probabilities must be"):
+        evaluate(fitted, X, BAGS, probabilities=bad(fitted.predict_proba(X)))
+
+
+def test_reliability_is_kept_with_the_evaluation(fitted):
+    report = evaluate(fitted, X, BAGS)
+    expected = reliability_diagram(
+        fitted.predict_proba(X), BAGS, priors=THETA, test_prior=report.test_prior
+    )
+    np.testing.assert_array_equal(report.reliability.edges, np.linspace(0, 1, 11))
+    np.testing.assert_allclose(report.reliability.overall.frequency, expected.overall.frequency)
+    for curve, wanted in zip(report.reliability.by_class, expected.by_class, strict=True):
+        np.testing.assert_allclose(curve.frequency, wanted.frequency)
+    written = json.loads(json.dumps(report.to_dict()))["reliability"]
+    assert written["overall"]["rows"] == expected.overall.rows.tolist()
+    assert written["classes"] == ["cow", "ant", "bee"]
+    without = evaluate_predictions(fitted.predict(X), BAGS, priors=THETA)
+    assert without.reliability is None
+    assert without.to_dict()["reliability"] is None
+
+
+def test_reliability_with_labelled_rows(fitted):
+    labels = np.where(np.arange(len(Y)) % 2 == 0, Y, None)
+    report = evaluate(fitted, X, BAGS, labels=labels)
+    right, best = fitted.predict(X) == Y, fitted.predict_proba(X).max(1)
+    curve = report.reliability.overall
+    place = np.clip((10 * best).astype(int), 0, 9)
+    many = np.flatnonzero(curve.rows >= 100)
+    assert len(many) >= 2
+    truth = np.array([right[place == b].mean() for b in many])
+    assert (np.abs(curve.frequency[many] - truth) < 4 * curve.error[many]).all()
 
 
 def test_the_top_level_names(fitted):

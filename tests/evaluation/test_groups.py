@@ -1,13 +1,17 @@
 """Numbers of groups of rows."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from unbag.evaluation import evaluate, evaluate_predictions
+from unbag.evaluation.groups import _of_groups
+from unbag.evaluation.variances import BagSample
 from unbag.exceptions import InvalidInputError
+from unbag.priors import ClassPriors
 
 THETA = np.array([[0.8, 0.2], [0.5, 0.5], [0.2, 0.8], [0.35, 0.65]])
 # Per class: share of women, and recall among women and men.
@@ -86,3 +90,14 @@ def test_a_column_of_a_table_or_what_is_wrong_with_it():
         evaluate_predictions(predicted, bag, priors=THETA, by=np.arange(len(bag)))
     with pytest.raises(InvalidInputError, match="by must be one group for each of"):
         evaluate_predictions(predicted, bag, priors=THETA, by=[1, 2])
+
+
+def test_the_drift_of_a_class_is_that_of_its_groups_together():
+    directions = np.array([[1.0, -1.0], [-0.5, 0.5]])
+    sample = BagSample.of(ClassPriors(THETA), np.full(4, 100.0))
+    assert _of_groups(sample, np.zeros((2, 3, 2))) is sample
+    likely = np.random.default_rng(0).dirichlet(np.ones(6), 2).reshape(2, 3, 2)
+    moved = _of_groups(replace(sample, directions=directions), likely).directions
+    moved = moved.reshape(2, 3, 2)  # class, group, predicted class
+    np.testing.assert_allclose(moved.sum(1), directions)
+    np.testing.assert_allclose(moved[:, :, 0] / directions[:, None, 0], likely.sum(2))

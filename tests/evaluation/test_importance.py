@@ -65,6 +65,8 @@ def test_bags_hold_their_ids(table):
     assert set(found.columns) == {"noise", "more"}
     with pytest.raises(InvalidInputError, match="left out where X is Bags"):
         unbag.permutation_importance(clf, bags, IDS)
+    with pytest.raises(InvalidInputError, match="n_repeats must be a whole number of at least 1"):
+        unbag.permutation_importance(clf, bags, n_repeats=0)
 
 
 def test_images_have_no_columns(table):

@@ -457,3 +457,23 @@ class TestRepeatedRows:
             self.predicted, self.bags(), priors=self.theta, row_ids=np.arange(2 * self.n)
         )
         assert report.design_effect == pytest.approx(1)
+
+
+def test_the_pattern_lies_halfway_where_an_entry_is_known_as_well_as_the_average():
+    """An entry may be twice the average or nothing, so the average is its standard deviation."""
+    theta, counts, raw = np.eye(2), np.array([100.0, 100.0]), np.array([[0.7, 0.3], [0.1, 0.9]])
+    average = 0.2  # errors of a model with this accuracy that errs alike everywhere
+    inverse = np.sqrt(100 * average / (1 - average)) * np.eye(2)  # variance average²
+    pattern = error_pattern(raw, theta, counts, np.array([0.5, 0.5]), inverse)
+    np.testing.assert_allclose(pattern, [[0.75, 0.25], [0.15, 0.85]])
+
+
+def test_along_the_path_of_a_class_it_is_predicted_as_often_as_observed():
+    pattern = np.array([[0.8, 0.15, 0.05], [0.1, 0.7, 0.2], [0.1, 0.1, 0.8]])
+    pooled, predicted = np.array([0.5, 0.3, 0.2]), np.array([0.5, 0.25, 0.25])
+    for k in range(3):
+        path = class_path(k, pattern, pooled, predicted, 1e9)
+        assert (np.diff(path[:, k]) < 0).all()
+        free = (path.max(1) < 1) & (pooled[k] * path[:, k] < predicted[k])
+        assert free.sum() > 20
+        np.testing.assert_allclose(path[free] @ pooled, predicted[k], rtol=1e-6)

@@ -10,7 +10,7 @@ from unbag.evaluation.core import Core, _with_column
 from unbag.evaluation.metrics import OVERALL_METRICS
 from unbag.evaluation.misfit import _fourth_moment
 from unbag.evaluation.variances import BagSample
-from unbag.priors import SHARES_OF, ClassPriors
+from unbag.priors import SHARES_OF, ClassPriors, ShareErrors
 
 CONFUSION = np.array([[0.8, 0.15, 0.05], [0.1, 0.75, 0.15], [0.2, 0.1, 0.7]])
 ROWS = 2000
@@ -174,3 +174,18 @@ def test_matrices_of_a_path_are_those_of_chances():
         others = [j for j in range(3) if j != k]
         ratio = matrices[0][:, others] / CONFUSION[:, others]
         np.testing.assert_allclose(ratio[:, 0], ratio[:, 1])
+
+
+def test_errors_of_shares_that_are_told_raise_no_alarm():
+    true, rng = bags(8, seed=4), np.random.default_rng(5)
+    rows = np.array([100, 400, 200, 100, 800, 100, 300, 200])
+    alarms = []
+    for _ in range(300):
+        told = np.array([rng.multinomial(150, t) for t in true]) / 150
+        priors = ClassPriors(told, errors=ShareErrors.from_rows(150))
+        table = np.array(
+            [rng.multinomial(n, v) for n, v in zip(rows, true @ CONFUSION, strict=True)]
+        )
+        misfit = Core(table, priors, BagSample.of(priors, table.sum(1))).misfit
+        alarms.append(misfit.is_significant)
+    assert 0.01 < np.mean(alarms) < 0.09

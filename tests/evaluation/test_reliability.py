@@ -5,6 +5,7 @@ import pytest
 
 import unbag
 from unbag.evaluation import reliability_diagram
+from unbag.exceptions import InvalidInputError
 
 THETA = np.array([[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.2, 0.7], [0.4, 0.4, 0.2]])
 
@@ -110,6 +111,7 @@ def test_bags_without_rows_and_empty_bins():
         ({"bag_ids": []}, "bag_ids"),
         ({"n_bins": 0}, "n_bins"),
         ({"probabilities": np.full((4, 3), 0.5)}, "probabilities"),
+        ({"n_bins": 0}, r"n_bins must be a whole number in \[1, 1000\], got 0"),
         ({"priors": THETA[:2]}, "bag_ids"),
         ({"bag_ids": [0, 0, 1, 1]}, "cannot be told apart"),
     ],
@@ -119,3 +121,12 @@ def test_bad_arguments(change, message):
     arguments |= change
     with pytest.raises(unbag.exceptions.UnbagError, match=message):
         reliability_diagram(arguments.pop("probabilities"), arguments.pop("bag_ids"), **arguments)
+
+
+@pytest.mark.parametrize("level", [0, 1, 1.5])
+def test_levels_of_intervals_lie_between_0_and_1(level):
+    bag, _, chances = draw(np.random.default_rng(0), np.array([30, 20, 10, 20]))
+    curve = reliability_diagram(chances, bag, priors=THETA).overall
+    with pytest.raises(InvalidInputError, match="level must be a number"):
+        curve.interval(level)
+    assert np.nanmax(curve.interval(0.5)[1] - curve.interval(0.9)[1]) < 0

@@ -162,3 +162,31 @@ def test_covariances_within_classes_are_told_apart_from_those_between():
         np.array(covariances), sizes, ClassPriors(theta), fitted, inverse
     )
     np.testing.assert_allclose(found, np.broadcast_to(within, (3, 2, 2)), atol=0.12)
+
+
+def test_covariances_within_classes_solve_the_equation_of_the_docstring():
+    rng = np.random.default_rng(1)
+    theta = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
+    sizes, class_means = np.array([9, 12, 20]), np.array([[0.0, 0.0], [0.3, -0.2]])
+    inverse = np.linalg.pinv(theta)
+    root = rng.normal(size=(3, 2, 2))
+    within = root @ root.transpose(0, 2, 1) + np.eye(2)  # E
+    share = (sizes - 1) / sizes
+    noise = (theta @ inverse**2 - (theta @ inverse) ** 2) / sizes  # c
+    between = [class_means.T @ (np.diag(t) - np.outer(t, t)) @ class_means for t in theta]  # D
+    right = share[:, None, None] * within - np.einsum("ml,lij->mij", noise, within)
+    observed = (right + np.array(between)) / share[:, None, None]  # S
+    found = residuals._within_class_covariances(
+        observed, sizes, ClassPriors(theta), class_means, inverse
+    )
+    np.testing.assert_allclose(found, within)
+
+
+def test_a_bag_of_the_fewest_rows_with_a_covariance_has_its_own(monkeypatch):
+    rows, sizes = np.random.default_rng(0).normal(size=(80, 3)), np.full(4, 20)
+    table = ClassPriors(np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5], [0.4, 0.6]]))
+    found = []
+    for fewest in (19, 20, 21):
+        monkeypatch.setattr(residuals, "MIN_OWN_ROWS", fewest)
+        found.append(residuals.residual_test(rows, sizes, table).degrees)
+    assert found[0] == found[1] != found[2]

@@ -125,6 +125,12 @@ def test_what_was_taken_for_granted_is_in_the_notes(write, content, bag, note):
     assert note in " ".join(read_priors(write(content), bag=bag).notes)
 
 
+@pytest.mark.parametrize(("share", "noted"), [("30.00005", False), ("30.0005", True)])
+def test_sums_of_percent_that_are_off_by_a_millionth_need_no_note(write, share, noted):
+    notes = " ".join(read_priors(write(f"g,a,b\nx,{share},70\ny,60,40\n")).notes)
+    assert ("do not sum to exactly 100" in notes) == noted
+
+
 @pytest.mark.parametrize(
     ("rows", "unit"),
     [
@@ -232,6 +238,7 @@ def test_class_names_of_a_csv_are_text_in_both_forms(write):
         ("u,v,w\n1,7,.3\n1,8,.7\n2,7,.5\n2,8,.5\n3,7,.4\n3,8,.6\n", [1, 2, 3], "7 8"),
         ("Label,BAG,Count\nyes,1,30\nno,1,30\nyes,2,5\nno,2,0\n", [1, 2], "yes no"),
         ("label,g,n\nyes,1,30\nno,1,30\nyes,2,5\nno,2,0\n", [1, 2], "yes no"),
+        ("label,g,n\nyes,1,1\nno,2,1\n", [1, 2], "yes no"),  # known names: no bag repeats
     ],
 )
 def test_long_forms_are_recognised(write, content, bags, classes):

@@ -156,8 +156,8 @@ class TestBatches:
             ({"columns": ["y"]}, "columns must be in the table, got unknown 'y'"),
             ({"columns": "x"}, "a sequence of column names"),
             ({"columns": ["x", "x"]}, "different columns"),
-            ({"batch_rows": 0}, "batch_rows"),
-            ({"skip_rows": -1}, "skip_rows"),
+            ({"batch_rows": 0}, "batch_rows must be a whole number of at least 1"),
+            ({"skip_rows": -1}, "skip_rows must be a whole number of at least 0"),
         ]:
             with pytest.raises(InvalidInputError, match=words):
                 table.batches(**options)

@@ -111,6 +111,7 @@ def test_batches_and_epochs():
     assert describe(few).batch_size == describe(few).bags.n_rows
     whole = describe(small_bags())
     assert (whole.batching, whole.batch_size % 12) == ("whole-bags", 0)
+    assert (whole.learning_rate, whole.decoupled_weight_decay) == (1e-3, 0.05)
 
 
 @pytest.mark.parametrize(("n", "epochs"), [(300, 200), (10_000, 105), (20_000, 60)])

@@ -57,6 +57,21 @@ def test_folds_keep_equal_rows_together_and_some_rows_out_of_all_rounds():
     assert fitting.last().bags.n_rows == bags.n_rows
 
 
+def test_the_time_left_counts_all_later_trainings():
+    def work(replicas):
+        return sum(replica.epochs * replica.bags.n_rows for replica in replicas)
+
+    fitting = crossfitting(method=CrossFit(rounds=2), epochs=3)
+    start = fitting.start()
+    fitting.use_start(run(start))
+    first, last = fitting.round(), [fitting.last()]
+    assert start[0].ahead == pytest.approx((2 * work(first) + work(last)) / work(start))
+    assert [r.ahead for r in first] == pytest.approx([1 + work(last) / work(first)] * len(first))
+    fitting.use_round(run(first))
+    assert fitting.round()[0].ahead == pytest.approx(work(last) / work(first))
+    assert last[0].ahead == 0
+
+
 def _positions(bags, part):
     place = {row: i for i, row in enumerate(bags.rows)}
     return [place[row] for row in part.rows]

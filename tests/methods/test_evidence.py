@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
+from scipy.special import log_softmax
 
-from unbag.methods.evidence import Slope, evidence_weights
+from unbag.methods.evidence import Slope, evidence_weights, stacking_weights
 
 
 def test_the_model_with_more_gain_on_every_part_gets_nearly_all():
@@ -57,3 +58,67 @@ def test_few_parts_leave_trust_and_many_that_contradict_take_it():
     assert Slope(1.0, 0.5).trust == 1
     assert Slope(3.0, 0.1).trust == 1
     assert Slope.of(np.ones((5, 2)), np.zeros((5, 2)), np.ones(5)).trust == 1
+
+
+def stacked(n=2000, seed=0):
+    """Rows of three classes, and models of which one knows two classes and one the third."""
+    rng = np.random.default_rng(seed)
+    theta = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
+    shares = theta.mean(0)
+    bag = rng.integers(3, size=n)
+    classes = (rng.random(n)[:, None] > theta[bag].cumsum(1)).sum(1)
+    says = np.log(0.1 + 0.7 * np.eye(3)[classes])
+    half = (rng.random(n) < 0.5)[:, None]
+    blind = np.tile(np.log(shares), (n, 1))
+    return theta[bag] / shares, shares, says, blind, half
+
+
+def test_models_that_err_elsewhere_are_mixed_and_one_that_is_always_worse_is_not():
+    ratios, shares, says, blind, half = stacked()
+    rest = np.where(half, blind, says)
+    wrong = np.roll(says, 1, axis=1)
+    weights = stacking_weights(np.stack([np.where(half, says, blind), rest, wrong]), ratios, shares)
+    np.testing.assert_allclose(weights, [0.5, 0.5, 0], atol=0.05)
+
+
+def test_sharpness_alone_earns_no_weight():
+    ratios, shares, says, blind, half = stacked()
+    parts = [np.where(half, says, blind), np.where(half, blind, says)]
+    flat = [log_softmax(0.5 * part + 0.5 * np.log(shares), axis=1) for part in parts]
+    even, pale = (
+        stacking_weights(np.stack([parts[0], other]), ratios, shares)
+        for other in (parts[1], flat[1])
+    )
+    # A model at half its sharpness has the weight that makes up for it, and not less.
+    assert pale[1] > even[1] + 0.1
+
+
+def test_few_rows_leave_weights_nearly_even():
+    ratios, shares, says, blind, _ = stacked(4)
+    weights = stacking_weights(np.stack([says, blind]), ratios, shares)
+    np.testing.assert_allclose(weights, 0.5, atol=0.1)
+    ratios, shares, says, blind, _ = stacked(3000)
+    assert stacking_weights(np.stack([says, blind]), ratios, shares)[0] > 0.7
+
+
+def test_the_weights_are_those_of_the_largest_likelihood():
+    ratios, shares, says, blind, half = stacked()
+    models = np.stack([np.where(half, says, blind), 0.3 * says + 0.7 * np.log(shares)])
+    models = log_softmax(models, axis=2)
+
+    def loss(a):
+        log_q = log_softmax(np.tensordot(a, models - np.log(shares), 1) + np.log(shares), axis=1)
+        prior = ((a - 0.5) ** 2).sum() / (2 * 0.3**2)
+        return prior - np.log((ratios * np.exp(log_q)).sum(1)).sum()
+
+    grid = np.linspace(0, 4, 81)
+    best = min(((a, b) for a in grid for b in grid), key=lambda pair: loss(np.array(pair)))
+    expected = best[0] / sum(best)
+    assert stacking_weights(models, ratios, shares)[0] == pytest.approx(expected, abs=0.02)
+
+
+def test_models_that_contradict_the_bags_are_left_even():
+    ratios, shares, says, *_ = stacked()
+    wrong = np.roll(says, 1, axis=1)
+    weights = stacking_weights(np.stack([wrong, wrong]), ratios, shares)
+    np.testing.assert_allclose(weights, 0.5)

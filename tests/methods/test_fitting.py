@@ -220,7 +220,9 @@ def test_unknown_settings_and_wrong_lengths():
 
 @pytest.mark.parametrize("seed", [-1, None, "a", 2**70])
 def test_bad_seeds(seed):
-    with pytest.raises(InvalidInputError, match="seed must be a whole number"):
+    with pytest.raises(
+        InvalidInputError, match=r"seed must be a whole number in \[0, 9223372036854775807\]"
+    ):
         fit_many([Job(make(), seed=seed, epochs=1)])
 
 

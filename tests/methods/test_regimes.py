@@ -21,3 +21,4 @@ def test_the_table(weak, sequential, networks, folds, rounds, step, sharpening):
     slow = weak and not sequential
     assert (regime.start_rate, regime.start_decay) == ((1e-3, 3e-3) if slow else (2e-3, None))
     assert regime.keeps_best == weak
+    assert (regime.standard_errors, regime.early_loss) == ((3, 0.05) if weak else (1, 0.01))

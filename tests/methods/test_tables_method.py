@@ -264,26 +264,31 @@ def test_models_are_weighed_by_the_bags_of_unseen_rows():
     assert weight(one=3 * right, other=right) == pytest.approx(0.5, abs=0.1)  # not by sharpness
 
 
-def test_networks_are_given_up_where_the_first_is_worse_than_the_learners():
+def test_a_network_per_fold_learns_from_the_other_folds():
     bags = bags_of()
     fitting = TableFitting(SMALL, Job(bags, seed=1))
-    targets, first = (
-        np.eye(K, dtype=np.float32)[bags.labels],
-        bags.labels[fitting.rows.folds(1) == 0],
-    )
-    blind = np.log(np.tile(bags.pooled_prior, (bags.n_rows, 1)))
-    right = np.log(0.1 + 0.7 * np.eye(K)[bags.labels])
+    targets, fold = np.eye(K, dtype=np.float32)[bags.labels], fitting.rows.folds(1)
     base = fit_one(bags, "prop", epochs=1)
 
-    def n_trained(logits, others):
-        training = fitting._train_networks(targets, others)
-        (replica,) = next(training)
-        assert len(replica.predicted.X) == len(first)
-        return 1 + len(training.send([dataclasses.replace(base, logits=logits)]))
+    def train(*diverged):
+        training = fitting._train_networks(targets)
+        replicas = next(training)
+        for number, replica in enumerate(replicas):
+            np.testing.assert_array_equal(replica.predicted.X, bags.X[fold == number])
+            np.testing.assert_array_equal(replica.targets, targets[fold != number])
+            assert not replica.mixup
+        logits = [np.zeros(((fold == number).sum(), K)) for number in range(len(replicas))]
+        with pytest.raises(StopIteration) as end:
+            training.send(
+                [
+                    dataclasses.replace(base, logits=each, diverged=number in diverged)
+                    for number, each in enumerate(logits)
+                ]
+            )
+        return len(end.value.value)
 
-    assert n_trained(np.log(0.1 + 0.7 * np.eye(K)[first]), blind) == 5
-    with pytest.raises(StopIteration):  # no others
-        n_trained(blind[: len(first)], right)
+    assert train() == 5
+    assert train(3) == 0
 
 
 def test_many_rows_stand_for_one_class_each(monkeypatch):

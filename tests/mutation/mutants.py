@@ -30,8 +30,9 @@ _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
 }
 # Texts are not changed: a test that repeats a sentence catches no bug.
 _MESSAGES = ("invalid", "warn", "InvalidInputError", "TypeVar", "getLogger")
-# Guards against what cannot happen, speed, and places for messages: nobody could see a change.
-_UNSEEN = ("copy", "deepcopy", "stacklevel", "strict")
+# Guards against what cannot happen, speed, places for messages, and devices, of which most machines
+# have one: nobody could see a change.
+_UNSEEN = ("copy", "deepcopy", "device", "maxsize", "non_blocking", "stacklevel", "strict")
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ def _changes_of(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
         yield "constant"
     elif isinstance(node, ast.If | ast.While | ast.IfExp):
-        if not isinstance(node.test, ast.Compare | ast.BoolOp):  # they have changes of their own
+        # These have changes of their own, and "not" has the same.
+        if not isinstance(node.test, ast.Compare | ast.BoolOp | ast.UnaryOp):
             yield "negate"
     elif isinstance(node, ast.Return) and node.value is not None:
         if not (isinstance(node.value, ast.Constant) and node.value.value is None):

@@ -1,15 +1,17 @@
 """Break the code at random places and count what the tests notice.
 
 usage: python tests/mutation/run.py PACKAGE [--sample 25] [--seed 0] [--record FILE.jsonl]
-                                    [--most SECONDS]
+                                    [--most SECONDS] [--jobs N]
 
 PACKAGE is a package or module of ``unbag``, such as ``objectives`` or ``statistics``; its tests are
 ``tests/PACKAGE``, ``tests/test_PACKAGE.py`` and its doctests, without the slow ones. First these
-run once, to learn which test reaches which line. Then each change of a seeded sample is made in the
-memory of a new process, never on the disk, and only tests that reach its line are run, quick ones
+run once, to learn which test reaches which line; those that fail or are skipped as the code is are
+left out. Then each change of a seeded sample is made in the memory of a new process, never on the
+disk, and only tests that reach its line are run, those of its own module first and quick ones
 first, until one fails. Tests after the first --most seconds are left out, so a change that only
 they would notice counts as not noticed; the record says how many these are. A change that makes a
-test five times as slow counts as noticed. A run that is started again with the same record goes on
+test five times as slow counts as noticed. Changes that ``equivalent.toml`` lists, with the reason
+why nobody could see them, are not counted. A run that is started again with the same record goes on
 where it stopped, and learns the lines again only if code or tests have changed.
 """
 
@@ -27,7 +29,9 @@ import random
 import signal
 import sys
 import tempfile
+import threading
 import time
+import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,6 +43,12 @@ from mutants import Mutant, find_mutants
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "unbag"
 _SHARED = ("callbacks", "fingerprint", "summary")  # tests of what several packages do
+# Tests that lie with the package which a user calls.
+_ELSEWHERE = {
+    "evaluation": ("inspection",),
+    "io": ("test_inputs_of_every_kind.py",),
+    "priors": ("io/test_priors_file.py",),
+}
 # What is slow to import is imported once, before a process is copied for every change.
 _SLOW = ("pandas", "polars", "pyarrow.dataset", "scipy.optimize", "sklearn.ensemble", "torch")
 # A test may compute for so many times its usual seconds and some more; by the clock, for longer.
@@ -57,38 +67,83 @@ def tests(package: str) -> list[str]:
     folder = ROOT / "tests"
     own = [folder / package, folder / f"test_{package}.py", *modules(package)]
     places = [*own, *(folder / f"test_{name}.py" for name in _SHARED)]
+    places += [folder / name for name in _ELSEWHERE.get(package, ())]
     return [str(p.relative_to(ROOT)) for p in places if p.exists()]
 
 
 class Reached:
-    """A plugin of pytest: the lines that each test reaches, and its seconds."""
+    """A plugin of pytest: the lines that each test reaches, its seconds, and whether it passed.
+
+    What a fixture reaches that several tests share counts for all of these tests.
+    """
 
     def __init__(self, package: str) -> None:
-        import coverage
+        self.files = {str(path) for path in modules(package)}
+        self.lines: dict[str, dict[int, set[str]]] = {f: defaultdict(set) for f in self.files}
+        self.context = "import"
+        self.seconds: dict[str, float] = defaultdict(float)  # of tests, and of shared fixtures
+        self.fixtures: dict[str, list[str]] = {}
+        self.passed: set[str] = set()
 
-        self.coverage = coverage.Coverage(
-            data_file=None, include=[str(p) for p in modules(package)], config_file=False
-        )
-        self.seconds: dict[str, float] = {}
+    def trace(self, frame: Any, _: str, __: object) -> Any:
+        file = frame.f_code.co_filename
+        if file not in self.files:
+            return None
+        self.lines[file][frame.f_lineno].add(self.context)
+        return self.trace
+
+    @contextlib.contextmanager
+    def switched(self, context: str) -> Iterator[None]:
+        outer, self.context = self.context, context
+        before = time.process_time()
+        try:
+            yield
+        finally:
+            self.context = outer
+            seconds = time.process_time() - before
+            self.seconds[context] += seconds
+            self.seconds[outer] -= seconds
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self.coverage.switch_context(item.nodeid)
-        before = time.process_time()
-        try:
+        found = getattr(item, "_fixtureinfo", None)
+        shared = [d[-1] for d in found.name2fixturedefs.values()] if found else []
+        self.fixtures[item.nodeid] = [_name(d) for d in shared if d.scope != "function"]
+        with self.switched(item.nodeid):
             return (yield)
-        finally:
-            self.seconds[item.nodeid] = time.process_time() - before
-            self.coverage.switch_context("import")
 
-    def tests(self) -> dict[str, dict[str, list[str]]]:
-        data = self.coverage.get_data()
-        reached: dict[str, dict[str, list[str]]] = {}
-        for file in data.measured_files():
-            lines = data.contexts_by_lineno(file)
-            name = str(Path(file).relative_to(ROOT))
-            reached[name] = {str(line): sorted(tests) for line, tests in lines.items()}
-        return reached
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[Any]:
+        shared = fixturedef.scope != "function"
+        with self.switched(_name(fixturedef)) if shared else contextlib.nullcontext():
+            return (yield)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self.passed.add(report.nodeid)
+        elif report.failed:
+            self.passed.discard(report.nodeid)
+
+    def learned(self) -> dict[str, Any]:
+        users = defaultdict(set)
+        for test in self.passed:
+            for context in (test, *self.fixtures[test]):
+                users[context].add(test)
+        reached = {
+            str(Path(file).relative_to(ROOT)): {
+                str(line): sorted({t for c in contexts for t in users[c]} | contexts & {"import"})
+                for line, contexts in lines.items()
+            }
+            for file, lines in self.lines.items()
+        }
+        seconds = {
+            t: sum(self.seconds[context] for context in (t, *self.fixtures[t])) for t in self.passed
+        }
+        return {"reached": reached, "seconds": seconds}
+
+
+def _name(fixture: Any) -> str:
+    return f"{fixture.baseid} {fixture.argname} {fixture.func.__qualname__}"
 
 
 def in_process(work: Callable[[], Any]) -> Any:
@@ -133,7 +188,6 @@ def pytest_run(arguments: list[str], *plugins: object) -> int:
     os.chdir(ROOT)
     common = [
         "-q",
-        "-x",
         "--assert=plain",
         "-m",
         "not slow",
@@ -158,14 +212,15 @@ def learn(package: str, kept: Path | None) -> dict[str, Any]:
 
     def work() -> dict[str, Any]:
         plugin = Reached(package)
-        plugin.coverage.start()
-        code = pytest_run(tests(package), plugin)
-        plugin.coverage.stop()
-        return {} if code else {"reached": plugin.tests(), "seconds": plugin.seconds}
+        threading.settrace(plugin.trace)
+        sys.settrace(plugin.trace)
+        pytest_run([*tests(package), "--continue-on-collection-errors"], plugin)
+        sys.settrace(None)
+        return plugin.learned() if plugin.passed else {}
 
     learned = in_process(work)
     if learned is None or "failed" in learned:
-        raise SystemExit(f"The tests of {package} fail as they are:\n{learned}")
+        raise SystemExit(f"No test of {package} passes as it is:\n{learned}")
     learned["state"] = state
     if kept:
         kept.write_text(json.dumps(learned), encoding="utf-8")
@@ -173,14 +228,25 @@ def learn(package: str, kept: Path | None) -> dict[str, Any]:
 
 
 def chosen_tests(mutant: Mutant, learned: dict[str, Any]) -> list[str]:
-    """List the tests that reach the statement of a mutant, or its module if it runs on import."""
+    """List the tests that reach the statement of a mutant.
+
+    Of one that runs on import: those that reach its module, or lie in files of the module's name.
+    """
     reached = learned["reached"].get(mutant.path, {})
     source = (ROOT / mutant.path).read_text(encoding="utf-8")
+    module = Path(mutant.path).stem
+
+    def mirrors(test: str) -> bool:
+        return module in test.partition("::")[0]
+
     lines = {str(line) for line in statement_lines(source, mutant.line)}
-    if not lines or any("import" in reached.get(line, []) for line in lines):
+    on_import = not lines or any("import" in reached.get(line, []) for line in lines)
+    if on_import:
         lines = set(reached)
-    here = {test for line in lines for test in reached.get(line, [])} - {"", "import"}
-    return sorted(here, key=lambda test: learned["seconds"][test])
+    here = {test for line in lines for test in reached.get(line, [])} - {"import"}
+    if on_import:
+        here |= set(filter(mirrors, learned["seconds"]))
+    return sorted(here, key=lambda test: (not mirrors(test), learned["seconds"][test]))
 
 
 def statement_lines(source: str, line: int) -> list[int]:
@@ -217,7 +283,7 @@ def is_noticed(mutant: Mutant, chosen: list[str], learned: dict[str, Any]) -> bo
 
     def work() -> dict[str, Any]:
         importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
-        return {"code": pytest_run(chosen, Limited(learned["seconds"]))}
+        return {"code": pytest_run(["-x", *chosen], Limited(learned["seconds"]))}
 
     came = in_process(work)
     if came is None or came.get("code") in (_FAILED, _INTERRUPTED):
@@ -230,14 +296,44 @@ def is_noticed(mutant: Mutant, chosen: list[str], learned: dict[str, Any]) -> bo
     return False
 
 
-def sample(package: str, count: int, seed: int) -> list[Mutant]:
-    """Draw changes, all equally likely."""
-    found = [
+def find_all(package: str) -> list[Mutant]:
+    """List all changes of a package."""
+    return [
         mutant
         for file in modules(package)
         for mutant in find_mutants(str(file.relative_to(ROOT)), file.read_text(encoding="utf-8"))
     ]
-    return random.Random(seed).sample(found, min(count, len(found)))
+
+
+def find_unseen(found: list[Mutant]) -> set[Mutant]:
+    """Find the changes that ``equivalent.toml`` lists."""
+    text = (Path(__file__).parent / "equivalent.toml").read_text(encoding="utf-8")
+    unseen = set()
+    for path, entries in tomllib.loads(text).items():
+        here = [m for m in found if m.path == f"src/unbag/{path}"]
+        for entry in entries if here else []:
+            alike = [m for m in here if (m.change, m.text) == (entry["change"], entry["line"])]
+            if not alike:
+                print(f"equivalent.toml: {path} has no line {entry['line']!r} any more")
+            unseen |= {m for i, m in enumerate(alike, 1) if i in entry.get("which", [i])}
+    return unseen
+
+
+def read_record(record: Path) -> list[dict[str, Any]]:
+    """Read the changes that were tried."""
+    text = record.read_text(encoding="utf-8") if record.exists() else ""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def try_all(drawn: list[Mutant], learned: dict[str, Any], record: Path, most: float) -> None:
+    """Add a line to the record for each change."""
+    for mutant in drawn:
+        reaching = chosen_tests(mutant, learned)
+        chosen = first_tests(reaching, learned["seconds"], most)
+        noticed = bool(chosen) and is_noticed(mutant, chosen, learned)
+        counted = {"tests": len(chosen), "left_out": len(reaching) - len(chosen)}
+        with record.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({**vars(mutant), "noticed": noticed, **counted}) + "\n")
 
 
 def main() -> None:
@@ -248,36 +344,39 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--record", type=Path)
     parser.add_argument("--most", type=float, default=60)
+    parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
     os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     sys.path.insert(0, str(ROOT / "src"))
     for name in _SLOW:
-        importlib.import_module(name)
-    drawn = sample(given.package, given.sample, given.seed)
-    done: dict[tuple[str, int, str], bool] = {}
-    if given.record and given.record.exists():
-        for line in given.record.read_text(encoding="utf-8").splitlines():
-            run = json.loads(line)
-            done[run["path"], run["node"], run["change"]] = run["noticed"]
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    found = find_all(given.package)
+    unseen = find_unseen(found)
+    drawn = random.Random(given.seed).sample(found, min(given.sample, len(found)))
+    n_unseen = len(unseen.intersection(drawn))
+    drawn = [mutant for mutant in drawn if mutant not in unseen]
     kept = given.record and given.record.with_suffix(".reached.json")
+    record = given.record or Path(tempfile.mkstemp()[1])
     learned = learn(given.package, kept)
-    counts: dict[bool, int] = defaultdict(int)
-    for mutant in drawn:
-        key = (mutant.path, mutant.node, mutant.change)
-        if key not in done:
-            reaching = chosen_tests(mutant, learned)
-            chosen = first_tests(reaching, learned["seconds"], given.most)
-            done[key] = bool(chosen) and is_noticed(mutant, chosen, learned)
-            counted = {"tests": len(chosen), "left_out": len(reaching) - len(chosen)}
-            if given.record:
-                facts = {**vars(mutant), "noticed": done[key], **counted}
-                with given.record.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(facts) + "\n")
-        counts[done[key]] += 1
-        if not done[key]:
-            print(f"{mutant.path}:{mutant.line}: {mutant.change}: {mutant.text}", flush=True)
-    noticed, n = counts[True], sum(counts.values())
-    print(f"{given.package}: {noticed} of {n} noticed ({noticed / max(n, 1):.0%})")
+    keys = ("path", "node", "change", "text")
+    done = {tuple(run[key] for key in keys) for run in read_record(record)}
+    left = [m for m in drawn if tuple(vars(m)[key] for key in keys) not in done]
+    children = []
+    for job in range(given.jobs):
+        if not (child := os.fork()):
+            try_all(left[job :: given.jobs], learned, record, given.most)
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    noticed = {tuple(run[key] for key in keys): run["noticed"] for run in read_record(record)}
+    lost = [m for m in drawn if not noticed.get(tuple(vars(m)[key] for key in keys))]
+    for m in lost:
+        print(f"{m.path}:{m.line}: {m.change}: {m.text}")
+    n = len(drawn)
+    share = f"{n - len(lost)} of {n} noticed ({1 - len(lost) / max(n, 1):.0%})"
+    print(f"{given.package}: {share}; {n_unseen} change nothing")
 
 
 if __name__ == "__main__":

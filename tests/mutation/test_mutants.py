@@ -16,7 +16,7 @@ def f(x: int = 1, y=None) -> float:
     """Say 1 + 1."""
     if x < LEAST and not y:
         raise invalid("x", f"at least {LEAST + 1}", x)
-    check(x, exact=True, strict=True)
+    check(x, exact=True, strict=True, device=0)
     while y:
         y = None
     return sum(v * 2 for v in x if v)
@@ -28,8 +28,8 @@ EXPECTED = [
     "    if x < LEAST and y:",
     "    if x <= LEAST and (not y):",
     "    None",
-    "    check(x, exact=False, strict=True)",
-    "    check(x, strict=True)",
+    "    check(x, exact=False, strict=True, device=0)",
+    "    check(x, strict=True, device=0)",
     "    while not y:",
     "    return None",
     "    return sum((v * 2 for v in x))",

@@ -188,6 +188,12 @@ def test_intervals_are_of_a_multiple_of_the_standard_error():
         errors_of(ShareErrors.from_intervals(SHARES, SHARES - 0.01))
 
 
+@pytest.mark.parametrize("level", [0, 1, 1.5, -0.5, None])
+def test_levels_lie_between_0_and_1(level):
+    with pytest.raises(InvalidInputError, match="level must be a number"):
+        ShareErrors.from_intervals(SHARES, SHARES, level)
+
+
 @pytest.mark.parametrize("rows", [1, [50, 1], [50], {"n": 50}])
 def test_rows_must_be_given_for_every_bag(rows):
     with pytest.raises(InvalidInputError, match="rows of the errors must be"):

@@ -79,12 +79,12 @@ def test_perturb_changes_every_share_but_the_largest_by_the_rate():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: symmetric(1, 0.5), "n_classes must be"),
+        (lambda: symmetric(1, 0.5), "n_classes must be a whole number of at least 2"),
         (lambda: symmetric(2.5, 0.5), "n_classes must be"),
         (lambda: symmetric(3, 0), r"a must be a number in \(0, 1\]"),
-        (lambda: asymmetric(2.5), "n_classes must be"),
+        (lambda: asymmetric(2.5), "n_classes must be a whole number of at least 2"),
         (lambda: asymmetric(3, random_state="x"), "random_state must be"),
-        (lambda: perturb(TABLE, 1.0), "rate must be"),
+        (lambda: perturb(TABLE, 1.0), r"rate must be a number in \[0, 1\)"),
         (lambda: perturb(np.full((50, 10), 0.1), 0.9, 0), "share of bag 1 negative; lower it"),
     ],
 )

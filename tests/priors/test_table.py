@@ -271,6 +271,15 @@ def test_the_condition_number_is_the_quotient_of_the_largest_and_smallest_singul
     assert ClassPriors(theta).condition_number == pytest.approx(np.linalg.cond(theta))
 
 
+@pytest.mark.parametrize(("apart", "rank"), [(1e-9, 2), (1e-11, 1)])
+def test_many_bags_that_hardly_differ_do_not_tell_classes_apart(apart, rank):
+    """The singular values are compared with the largest, which grows with the bags."""
+    n = 10_000
+    theta = np.full((n, 2), 0.5)
+    theta += apart * np.where(np.arange(n) % 2, 1, -1)[:, None] * [1, -1]
+    assert ClassPriors(theta).rank == rank
+
+
 def test_an_empty_bag_counts_for_nothing_in_the_mixture():
     priors = ClassPriors([[0.9, 0.1], [0.2, 0.8]])
     np.testing.assert_array_equal(priors.pooled([0, 10]), [0.2, 0.8])

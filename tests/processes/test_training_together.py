@@ -1,5 +1,6 @@
 """What several processes train together is what one trains, but for rounding."""
 
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -11,7 +12,7 @@ from unbag import objectives
 from unbag.bags import Bags
 from unbag.methods import Job
 from unbag.processes import current_processes
-from unbag.training import Augmentation, PseudoLabels, pseudo_labels, train
+from unbag.training import Augmentation, Contrast, PseudoLabels, pseudo_labels, train
 from unbag.training.batches import BATCHINGS
 
 THETA = np.array([[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.2, 0.7]])
@@ -61,7 +62,14 @@ def replicas():
     found["pseudo-labels"] = job.replica(
         likelihood, pseudo_labels=labels, predicted=bags.take(np.arange(30)), sample_weight=weight
     )
+    soft_labels = PseudoLabels(soft=True)
+    found["soft pseudo-labels"] = job.replica(likelihood, pseudo_labels=soft_labels)
     job = Job(images, "prop", model=Net(), epochs=2, batch_size=25)
+    found["teacher with statistics of its own"] = job.replica(
+        job.objective(objectives.BagLikelihood), pseudo_labels=soft_labels
+    )
+    views = job.replica(job.objective(objectives.Proportion), batching="shuffled")
+    found["views"] = replace(views, objective=None, contrast=Contrast(flip=True))
     found["layers"] = job.replica(job.objective(objectives.Unbiased))
     strong = Augmentation(strong=True, flip=True)
     found["changed images"] = job.replica(job.objective(objectives.Proportion), augmentation=strong)

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.datasets import load_iris
 
 import unbag
-from unbag.evaluation import Importances, reliability_diagram
+from unbag.evaluation import Importances
 
 DATE = datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.UTC)
 BAGS = ["north", "south", "east", "west", "centre", "coast", "hills"]
@@ -80,9 +80,6 @@ class Run:
             "predicted": self.predicted,
             "training_bag_ids": self.train_ids,
             "watched": self.watched,
-            "reliability": reliability_diagram(
-                self.probabilities, self.held_out_ids, priors=self.priors
-            ),
             "importances": importances(["a", "b", "c", "d"]),
             "data": {
                 "files": ["rows.parquet", "more.parquet"],

@@ -45,6 +45,22 @@ def test_it_holds_what_evaluate_gives(clf, report):
     assert str(report.verdict) in str(report)
 
 
+def test_rows_are_predicted_once(clf, report, monkeypatch):
+    sizes, predict_proba = [], unbag.UnbagClassifier.predict_proba
+
+    def counted(self, X, *given):
+        chances = predict_proba(self, X, *given)
+        sizes.append(len(chances))
+        return chances
+
+    monkeypatch.setattr(unbag.UnbagClassifier, "predict_proba", counted)
+    monkeypatch.setattr(unbag.UnbagClassifier, "predict", None)
+    monkeypatch.setattr("unbag.estimator.predicting.Predicting.predict", None)
+    again = unbag.report(clf, table(1), IDS)
+    assert sizes.count(600) == 1  # columns are shuffled in a part of the rows
+    assert again.evaluation.accuracy == report.evaluation.accuracy
+
+
 def test_a_notebook_shows_the_page_in_a_frame(report):
     shown = report._repr_html_()
     assert shown.startswith("<iframe ")

@@ -246,13 +246,14 @@ def impossible(run):
     evaluation.recall[0] = Estimate(1.42, 0.99, 1.0)
     evaluation.precision[1] = Estimate(-0.3, 0.0, 0.02)
     evaluation.confusion[0] = [1.42, -0.4, -0.02]
-    curve = content["reliability"].overall
+    curve = evaluation.reliability.overall
     curve.frequency[curve.rows.argmax()] = 1.3
     return build_report(**content)
 
 
 def test_no_share_on_the_page_is_outside_0_to_100_percent(run):
     report = impossible(run)
+    report["calibration"]["trusted"] = True  # its chart has a share outside too
     code = re.compile(r"<(style|script)>.*?</\1>", re.DOTALL)
     page = Page(code.sub("", render_html(report)))
     shown = re.findall(r"([−-]?[\d.]+)%", "\n".join(page.texts + page.tips))
@@ -273,6 +274,16 @@ def test_an_estimate_not_to_be_trusted_is_marked_with_the_reason(run):
     assert not any("<circle" in bar for bar in bars)
 
 
+def test_reliability_that_is_not_to_be_trusted_is_not_shown(run):
+    report = impossible(run)
+    assert report["calibration"]["reliability"]["overall"]["frequency"]  # kept in the content
+    page = render_html(report)
+    assert "How often predictions come true is not shown" in page
+    assert "Reliability of" not in page
+    del report["calibration"]["trusted"]  # as in earlier versions
+    assert "Reliability of the predicted class" in render_html(report)
+
+
 def test_an_estimate_outside_by_less_than_its_error_is_shown_as_the_limit(run):
     content = run.content()
     content["evaluation"] = dataclasses.replace(
@@ -284,7 +295,7 @@ def test_an_estimate_outside_by_less_than_its_error_is_shown_as_the_limit(run):
 @pytest.mark.parametrize(("m", "k"), [(2, 2), (40, 20), (700, 21)])
 def test_few_and_many_bags_and_classes(run, m, k):
     other = draw(run, m, k)
-    page = render_html(build_report(**other.content(reliability=None, data=None)))
+    page = render_html(build_report(**other.content(data=None)))
     assert len(page.encode()) < 800_000
     cells = page.count('<td class="pt h')
     small = m <= 40 and k <= 20
@@ -306,3 +317,29 @@ def test_another_format_is_refused(run, change):
     report = build_report(**run.content()) | change
     with pytest.raises(unbag.exceptions.InvalidInputError, match="report must be of format"):
         render_html(report)
+
+
+def test_a_report_that_lacks_anything_is_rendered_or_refused_with_a_remedy(run):
+    report = build_report(**run.content(title="Iris by region"))
+    parts = {key: part for key, part in report.items() if isinstance(part, dict)}
+    rest = {key: value for key, value in report.items() if key not in parts} | {
+        key: parts.pop(key) for key in ("sizes", "versions")
+    }
+    others = [
+        ((key, name), rest | {key: {n: v for n, v in part.items() if n != name}})
+        for key, part in parts.items()
+        for name in part
+    ]
+    others += [((key,), {k: v for k, v in rest.items() if k != key}) for key in rest]
+    refused = {}
+    for place, other in others:
+        try:
+            render_html(other)
+        except InvalidInputError as error:
+            refused[place] = str(error)
+    assert len(others) > 60
+    assert ("drift", "rows") not in refused  # reports of 0.2.0 had none
+    assert ("confusion", "recall") in refused
+    for place in (("format",), ("version",)):
+        assert "build it with this version" in refused.pop(place)
+    assert all("evaluate the model again with this version" in t for t in refused.values())

@@ -172,7 +172,6 @@ def test_intervals_of_confusion_cells_cover(run):
             predicted=predicted,
             training_bag_ids=None,
             watched=None,
-            reliability=None,
             importances=None,
             data=None,
             warnings=[],
@@ -191,7 +190,8 @@ def test_calibration(copied):
     assert part["temperature"] == pytest.approx(copied.clf.calibration_.temperature, rel=1e-5)
     assert len(part["reliability"]["by_class"]) == 3
     copied.clf.calibration_ = None
-    assert build_report(**content | {"reliability": None})["calibration"] is None
+    without = replace(content["evaluation"], reliability=None)
+    assert build_report(**content | {"evaluation": without})["calibration"] is None
 
 
 def test_settings_are_the_values_used(run):

@@ -27,7 +27,7 @@ def bags():
 def quick(monkeypatch):
     """Processes that are soon taken for dead, and looked at often."""
     monkeypatch.setattr(sharing, "EVERY", 0.05)
-    monkeypatch.setattr(sharing, "GRACE", 1.0)
+    monkeypatch.setattr(sharing, "MISSED", 20)
     monkeypatch.setattr(tuning, "POLL", 0.05)
 
 
@@ -57,7 +57,7 @@ def test_two_at_one_search(bags, tmp_path):
         thread.join()
     study = the_study(storage)
     check_whole(study.trials, 7)
-    assert len({t.user_attrs["worker"] for t in study.trials[:7]}) == 2
+    assert len({sharing._claims(t).owner for t in study.trials[:7]}) == 2
     assert len(found[0].trials) == 7
     assert found[0].best_params == found[1].best_params
     assert found[0].trials == found[1].trials
@@ -83,46 +83,139 @@ def test_trials_of_a_killed_process_are_taken_over(bags, tmp_path, said_so):
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_process_that_was_only_slow_changes_nothing(bags, tmp_path, monkeypatch):
-    """Its trials end elsewhere while it trains; what it tells later is left out."""
-    storage = tmp_path / "trials.log"
-    inner = tuning._Search._tell
-    late = []
+@pytest.mark.parametrize("moment", ["owns", "end"])
+def test_a_process_that_was_only_slow_tells_nothing(bags, tmp_path, monkeypatch, moment):
+    """Another takes its trials over at that moment; here they then come back from that one."""
+    storage, lost = tmp_path / "trials.log", []
+    inner = getattr(Workers, moment)
 
-    def slow(self, outcomes):
-        if outcomes and not late:
-            late.append(dict(outcomes))
-            for number in outcomes:
-                self.study.tell(int(number), -9.0, state=STATES.COMPLETE)
-        inner(self, outcomes)
+    def slow(self, trial, *given):
+        if len(lost) < 2:
+            other = Workers(optuna, the_study(storage))
+            assert other._claim(trial._trial_id, self._name)
+            assert not inner(self, trial, *given)
+            lost.append(trial.number)
+            return False
+        return inner(self, trial, *given)
 
-    monkeypatch.setattr(tuning._Search, "_tell", slow)
+    monkeypatch.setattr(Workers, moment, slow)
     run(bags, n_trials=3, at_once=2, storage=storage)
+    assert lost == [0, 1]
     trials = the_study(storage).trials
     check_whole(trials, 3)
-    assert [t.value for t in trials[:2]] == [-9.0, -9.0]
+    assert [sharing._claims(t).number for t in trials] == [4, 4, 2]  # begun, twice taken, ended
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_process_that_ends_a_trial_while_it_waits_in_the_queue(bags, tmp_path, monkeypatch):
-    """Others took it for dead: its outcome counts, and nobody trains the trial again."""
-    storage = tmp_path / "trials.log"
-    inner, queued = tuning._Search._tell, []
+def test_a_trial_that_others_ended_stops_nobody(bags, tmp_path, monkeypatch):
+    storage, inner, ended = tmp_path / "trials.log", Workers.begin, []
 
-    def slow(self, outcomes):
-        for number in () if queued else list(outcomes):
-            queued.append(number)
-            trial = self.study.trials[number]
-            Workers(optuna, self.study)._queue(trial._trial_id, trial.user_attrs["worker"])
-            assert self.study.trials[number].state == STATES.WAITING
-        inner(self, outcomes)
+    def slow(self, trial):
+        inner(self, trial)
+        if not ended:
+            ended.append(trial.number)
+            the_study(storage).tell(trial.number, -9.0)
+        return True
 
-    monkeypatch.setattr(tuning._Search, "_tell", slow)
+    monkeypatch.setattr(Workers, "begin", slow)
     run(bags, n_trials=3, at_once=2, storage=storage)
-    assert queued == [0, 1]
     trials = the_study(storage).trials
     check_whole(trials, 3)
-    assert [t.user_attrs["worker"] for t in trials[:2]] == ["", ""]
+    assert trials[0].value == -9.0
+
+
+class Claims:
+    """Three processes at one trial, which the first has begun."""
+
+    def __init__(self, storage):
+        first = optuna.create_study(storage=open_storage(optuna, storage)[0])
+        studies = [first, the_study(storage), the_study(storage)]
+        self.slow, self.one, self.other = (Workers(optuna, study) for study in studies)
+        self.trial = first.ask()
+        assert self.slow.begin(self.trial)
+
+    def meanwhile(self, worker, act):
+        """Let something happen between a look of a process at the trial and its claim."""
+        storage = worker._study._storage
+        write = storage.set_trial_user_attr
+
+        def interrupted(*given):
+            storage.set_trial_user_attr = write
+            act()
+            write(*given)
+
+        storage.set_trial_user_attr = interrupted
+
+    def take(self, worker):
+        return worker._claim(self.trial._trial_id, self.slow._name)
+
+
+def test_of_two_that_take_a_trial_over_one_gets_it(tmp_path):
+    claims, won = Claims(tmp_path / "trials.log"), []
+    claims.meanwhile(claims.other, lambda: won.append(claims.take(claims.one)))
+    assert not claims.take(claims.other)
+    assert won == [True]
+    assert claims.one.owns(claims.trial)
+    assert not claims.other.owns(claims.trial)
+    assert not claims.slow.owns(claims.trial)
+    assert not claims.slow.end(claims.trial, ("COMPLETE", 1.0))
+    assert claims.one.end(claims.trial, ("COMPLETE", 2.0))
+
+
+def test_of_an_end_and_of_one_that_takes_over_the_first_counts(tmp_path):
+    claims, won = Claims(tmp_path / "a.log"), []
+    claims.meanwhile(claims.slow, lambda: won.append(claims.take(claims.one)))
+    assert not claims.slow.end(claims.trial, ("COMPLETE", 1.0))
+    claims.meanwhile(
+        claims.other, lambda: won.append(claims.one.end(claims.trial, ("COMPLETE", 2.0)))
+    )
+    assert not claims.other._claim(claims.trial._trial_id, claims.one._name)
+    assert won == [True, True]
+    trial = claims.other._study.trials[0]
+    assert tuple(sharing._claims(trial).outcome) == ("COMPLETE", 2.0)
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_end_that_a_killed_process_had_claimed_counts(bags, tmp_path, monkeypatch):
+    storage, inner, killed = tmp_path / "trials.log", Workers.end, []
+
+    def end(self, trial, outcome):
+        assert inner(self, trial, outcome)
+        killed.append(trial.number)
+        if len(killed) == 1:
+            raise KeyboardInterrupt
+        return True
+
+    monkeypatch.setattr(Workers, "end", end)
+    with pytest.raises(KeyboardInterrupt):
+        run(bags, n_trials=3, at_once=2, storage=storage)
+    outcome = sharing._claims(the_study(storage).trials[0]).outcome
+    assert the_study(storage).trials[0].state == STATES.RUNNING
+    run(bags, n_trials=3, at_once=2, storage=storage)
+    trials = the_study(storage).trials
+    check_whole(trials, 3)
+    assert sorted(killed) == [0, 1, 2]  # the first was not trained again
+    assert [trials[0].state.name, trials[0].value] == outcome
+
+
+def test_a_process_is_silent_where_others_have_spoken(tmp_path):
+    """While nobody can write, nobody is taken for dead, however long that lasts."""
+    claims = Claims(tmp_path / "trials.log")
+    claims.slow._sign()
+
+    def taken():
+        return [t.number for t in claims.one.take_over(1, 1, lambda _: None)]
+
+    for _ in range(2 * sharing.MISSED):
+        assert taken() == []
+    for _ in range(sharing.MISSED):
+        claims.one._sign()
+        assert taken() == []
+    claims.slow._sign()
+    for _ in range(sharing.MISSED + 1):
+        assert taken() == []
+        claims.one._sign()
+    assert taken() == [0]
 
 
 def test_kinds_of_storages(tmp_path):
@@ -162,4 +255,4 @@ def test_a_trial_too_many_waits_for_a_longer_search(bags, tmp_path, monkeypatch)
     trials = the_study(storage).trials
     check_whole(trials, 3)
     assert [t.state for t in trials[3:]] == [STATES.WAITING]
-    assert "worker" not in trials[3].user_attrs
+    assert sharing._claims(trials[3]).owner == "nobody"

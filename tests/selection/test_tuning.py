@@ -349,7 +349,7 @@ def test_a_search_in_which_all_fails(bags):
         ({"search": {"width": (1, 2**70)}}, "each end of 'width' in search must be a number"),
         ({"search": {"learning_rate": (0, 1, "log")}}, "search must be .* for 'log', above 0"),
         ({"search": {}}, "search must be a dict of at least one parameter"),
-        ({"n_trials": 0}, "n_trials must be"),
+        ({"n_trials": 0}, "n_trials must be a whole number of at least 1"),
         (
             {"storage": "nowhere://trials"},
             r"storage must be a storage of Optuna, got one that cannot be o",
@@ -357,7 +357,8 @@ def test_a_search_in_which_all_fails(bags):
         ({"n_trials": 1.5}, "n_trials must be a whole number"),
         ({"at_once": 0}, "at_once must be a whole number of at least 1"),
         ({"at_once": 1.5}, "at_once must be a whole number"),
-        ({"evaluation_size": 0.0}, "evaluation_size must be"),
+        ({"evaluation_size": 0.0}, r"evaluation_size must be a number in \(0, 1\)"),
+        ({"random_state": -1}, "random_state must be a whole number of at least 0"),
         ({"validation_size": 0.5, "evaluation_size": 0.5}, "validation_size must be below 1"),
         ({"scoring": "f1"}, "scoring must be one of"),
         ({"validation_size": 0.7, "evaluation_size": 0.5}, "validation_size must be below 1"),
@@ -389,6 +390,12 @@ def test_progress_is_shown_only_to_who_asks(bags, monkeypatch, capsys):
     for verbose in ({}, {"verbose": True}):
         run(bags, n_trials=2, **verbose)
         assert ("so far" in capsys.readouterr().err) == bool(verbose)
+
+
+def test_optuna_prints_warnings_alone(bags):
+    optuna.logging.set_verbosity(optuna.logging.INFO)
+    run(bags, n_trials=1)
+    assert optuna.logging.get_verbosity() == optuna.logging.WARNING
 
 
 def test_the_names_of_columns_are_not_lost(bags):

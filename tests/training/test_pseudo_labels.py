@@ -140,6 +140,39 @@ def test_weights_of_rows_count_in_the_loss_of_labels_and_in_their_balance():
     torch.testing.assert_close(ratio, torch.full_like(ratio, _GAIN_RATE), rtol=1e-5, atol=1e-9)
 
 
+def test_soft_labels_count_by_how_sure_they_are():
+    """Objective and labels are of the changed rows, and the teacher sees the weak ones."""
+    replica = make_replica(pseudo={"soft": True, "strong": False}, predicted=None)
+    stacked = stack(replica)
+    stacked.loss.begin_epoch(0.0)
+    positions = torch.arange(N)[None]
+    value = stacked.loss(positions)[0].item()
+    x, bag = torch.as_tensor(replica.bags.X), torch.as_tensor(replica.bags.bag_index)
+    logits = replica.module.train()(x)  # rows of a table do not change weakly
+    # The network has batch normalisation, so its teacher normalises by the batch as well.
+    q = torch.softmax(logits.detach(), -1) * torch.as_tensor(THETA / THETA.mean(0))[bag]
+    q = q / q.sum(1, keepdim=True)
+    certainty = (1 + (q * torch.log(q)).sum(1) / np.log(K)) ** 2
+    losses = -(q * torch.log_softmax(logits, -1)).sum(1)
+    objective = replica.objective.double()(logits, bag)
+    assert value == pytest.approx((objective + (certainty * losses).mean()).item(), abs=1e-6)
+
+
+def test_a_teacher_that_begins_with_a_trained_network_follows_slowly():
+    replica = make_replica(pseudo={"soft": True}, epochs=1)
+    stacked = stack(replica)
+    weights = stacked.model.weights.clone()
+    stacked.run_epoch(0)
+    followed = torch.lerp(weights, stacked.network.weights, 0.002)
+    torch.testing.assert_close(stacked.model.weights, followed)
+    # Its statistics are those of its own weak rows, not those of the network's changed ones.
+    module = replica.module.train()
+    module(torch.as_tensor(replica.bags.X))
+    expected, teacher = module.state_dict(), stacked.model.extract(0).state_dict()
+    for name in (name for name in expected if "running" in name):
+        torch.testing.assert_close(teacher[name], expected[name], rtol=0, atol=1e-9)
+
+
 def test_no_label_counts_above_every_confidence():
     stacked = stack(make_replica(pseudo={"threshold": 2.0}))
     stacked.loss.begin_epoch(0.0)

@@ -87,7 +87,11 @@ def _main(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Print the version and exit.", is_eager=True, callback=_tell_version
+            "--version",
+            metavar="",
+            help="Print the version and exit.",
+            is_eager=True,
+            callback=_tell_version,
         ),
     ] = False,
 ) -> None:

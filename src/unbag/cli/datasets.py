@@ -35,10 +35,13 @@ def fetch_command(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="NAME", help="One or more of the datasets.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Fetch all six, 240 MB.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", metavar="", help="Fetch all six, 240 MB.")
+    ] = False,
     folder: _Folder = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Download anew, also in place of a wrong file.")
+        bool,
+        typer.Option("--force", metavar="", help="Download anew, also in place of a wrong file."),
     ] = False,
 ) -> None:
     """Download datasets from upstream; complete files are left alone.

@@ -19,11 +19,17 @@ app = typer.Typer(rich_markup_mode="markdown", add_completion=False)
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option(help="The file to save the plot to.")] = Path("demo.png"),
-    seed: Annotated[int, typer.Option(min=0, help="The seed of all random numbers.")] = 0,
+    output: Annotated[
+        Path, typer.Option(metavar="<path>", help="The file to save the plot to.")
+    ] = Path("demo.png"),
+    seed: Annotated[
+        int, typer.Option(metavar="<number>", min=0, help="The seed of all random numbers.")
+    ] = 0,
     files: Annotated[
         Path | None,
-        typer.Option(help="Only write files to this folder, to try the other commands on."),
+        typer.Option(
+            metavar="<path>", help="Only write files to this folder, to try the other commands on."
+        ),
     ] = None,
     as_json: given.AsJson = False,
     config: given.Config = None,

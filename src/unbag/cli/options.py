@@ -71,6 +71,19 @@ class TrainingCommand(typer.core.TyperCommand):
 # Groups in the help.
 _DATA, _METHOD, _TRAINING, _OUTPUT = "Data", "Method", "Training", "Output"
 _COMPUTING = "Computing"
+_WORDS = {bool: "", str: "<text>", Path: "<path>", int: "<number>", float: "<number>"}
+
+
+def _what_follows(kind: Any) -> str:
+    """Say in a word what follows an option; nothing follows a flag.
+
+    Examples
+    --------
+    >>> _what_follows(int | None), _what_follows(list[str]), _what_follows(bool)
+    ('<number>', '<text>', '')
+    """
+    kinds = {kind, *get_args(kind)}
+    return next((word for known, word in _WORDS.items() if known in kinds), "<text>")
 
 
 def option(
@@ -82,8 +95,7 @@ def option(
     **settings: Any,
 ) -> Any:
     """Declare an option of a type, with its text in the help and what that says of its default."""
-    if "min" in settings:  # "<int range>" is so wide that names of other options are cut
-        settings = {"metavar": "<int>", **settings}
+    settings = {"metavar": _what_follows(kind), **settings}
     given = typer.Option(*names, help=text, show_default=shown, rich_help_panel=group, **settings)
     return Annotated[kind, given]
 

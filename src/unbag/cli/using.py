@@ -108,7 +108,7 @@ def show(**options: Any) -> None:
 @app.command()
 def export(
     model: ModelFolder,
-    output: Annotated[Path, typer.Option(help="The .onnx file to write.")],
+    output: Annotated[Path, typer.Option(metavar="<path>", help="The .onnx file to write.")],
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     config: Config = None,

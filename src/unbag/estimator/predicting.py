@@ -57,6 +57,14 @@ class Predicting(ClassifierMixin, CheckedInputs):  # type: ignore[misc]
         """Priors of all bags that were given, also of those that had no rows in training."""
         return self.priors_ if self.priors is None else ClassPriors.of(self.priors)
 
+    @property
+    def predicts_most_probable(self) -> bool:
+        """Whether ``predict`` gives the most probable class, as it does unless it is overridden.
+
+        Then whoever has the probabilities of rows need not predict them again.
+        """
+        return type(self).predict is Predicting.predict
+
     def predict_proba(self, X: Any, prior: Any = None, bag_ids: Any = None) -> NDArray[np.float64]:
         r"""Class probabilities of every row, shape (n, K).
 

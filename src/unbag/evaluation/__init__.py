@@ -10,11 +10,16 @@ from unbag.evaluation.calibration import (
 )
 from unbag.evaluation.estimate import Estimate
 from unbag.evaluation.evaluating import evaluate, evaluate_predictions
+from unbag.evaluation.groups import GroupNumbers
 from unbag.evaluation.importance import Importances, permutation_importance
 from unbag.evaluation.inverses import INVERSES, LeftInverse
+from unbag.evaluation.labelled import LabelledRows
 from unbag.evaluation.likelihood import bag_log_loss
+from unbag.evaluation.misfit import Misfit
+from unbag.evaluation.probabilities import ProbabilityMetrics, RocCurve
 from unbag.evaluation.reliability import Reliability, ReliabilityCurve, reliability_diagram
 from unbag.evaluation.report import Evaluation
+from unbag.evaluation.row_drift import RowDrift
 from unbag.evaluation.target import PriorEstimate, estimate_prior
 
 __all__ = [
@@ -22,11 +27,17 @@ __all__ = [
     "Calibration",
     "Estimate",
     "Evaluation",
+    "GroupNumbers",
     "Importances",
+    "LabelledRows",
     "LeftInverse",
+    "Misfit",
     "PriorEstimate",
+    "ProbabilityMetrics",
     "Reliability",
     "ReliabilityCurve",
+    "RocCurve",
+    "RowDrift",
     "accuracy_warning",
     "bag_log_loss",
     "calibrate",

@@ -25,6 +25,7 @@ from unbag.evaluation.probabilities import (
     check_probabilities,
     probability_metrics,
 )
+from unbag.evaluation.reliability import binned
 from unbag.evaluation.report import SHOWN_MOVE, Evaluation
 from unbag.evaluation.residuals import Residuals
 from unbag.evaluation.row_sample import SampledRows
@@ -48,6 +49,7 @@ from unbag.priors import (
 )
 from unbag.rows import check_rows
 from unbag.validation import (
+    as_float_array,
     check_number,
     invalid,
     is_table,
@@ -180,12 +182,13 @@ def evaluate_predictions(
         row_drift_warning(row_drift),
         None if labelled is None else labelled.warning,
     )
-    extra = None
+    extra, reliability = None, None
     if chances is not None:
         updated = core.inverse.matrix if rest.errors is not None or labelled is not None else None
         extra = probability_metrics(
             chances, bag_index, rest, core.pi, level, clusters, core.excess, updated
         )
+        reliability = binned(chances, bag_index, rest, core.pi)
     return Evaluation(
         classes=table.classes,
         confusion=core.raw,
@@ -200,6 +203,7 @@ def evaluate_predictions(
         projected=core.projected,
         cost=None if costs is None else core.cost(costs, z),
         probabilities=extra,
+        reliability=reliability,
         test_prior=core.pi,
         n_rows=len(predicted),
         n_bags=n_bags,
@@ -239,6 +243,7 @@ def evaluate(
     priors: Any = None,
     test_prior: Any = None,
     by: Any = None,
+    probabilities: Any = None,
     **options: Any,
 ) -> Evaluation:
     """Evaluate a fitted classifier on held-out rows, without labels.
@@ -260,6 +265,8 @@ def evaluate(
         By default that of the estimator, if it was given one, else the pooled prior of the rows.
     by : array of shape (n,) or str, optional
         A group of every row, or the name of a column of X that holds it.
+    probabilities : array of shape (n, K), optional
+        What ``estimator.predict_proba(X)`` gave, where you have it: rows are not predicted again.
     **options
         Of :func:`evaluate_predictions`. Rows that occur more than once are recognised, unless
         ``row_ids`` says which do.
@@ -281,7 +288,10 @@ def evaluate(
     if is_table(rows) and reads_tables(getattr(last, "encoding_", None)):
         rows = last.encoding_.transform(rows)  # once, instead of in every prediction
         X = rows if last is estimator else X
-    predicted = estimator.predict(X)
+    if probabilities is None and hasattr(estimator, "predict_proba"):
+        probabilities = estimator.predict_proba(X)
+    best = probabilities is not None and getattr(last, "predicts_most_probable", False)
+    predicted = None if best else estimator.predict(X)
     if priors is None and hasattr(last, "output_prior_"):  # other libraries' priors are no tables
         priors = last.known_priors_ if default_priors is None else default_priors
         test_prior = last.test_prior if test_prior is None else test_prior
@@ -289,9 +299,7 @@ def evaluate(
     if priors is None:
         raise invalid("priors", "given, or known to the estimator", "None")
     table = ClassPriors.of(priors)
-    chances = None
-    if hasattr(estimator, "predict_proba"):
-        chances = _in_order(estimator.predict_proba(X), estimator, table)
+    chances = None if probabilities is None else _in_order(probabilities, estimator, table)
     told = read_shares_of(options.pop("shares_of", None), options.pop("sampling", None))
     if told is None and selected is None and of_other_rows:
         told = "population"  # rows beside those of training: an unknown part of their bags
@@ -342,6 +350,10 @@ def _in_order(chances: Any, estimator: Any, table: ClassPriors) -> Any:
     """Columns in the order of the priors' classes."""
     classes = getattr(estimator, "classes_", table.classes)
     place = table.encode_classes("classes_", classes, source="the estimator has")
+    chances = as_float_array("probabilities", chances, ndim=2)
+    if chances.shape[1] != len(place):
+        allowed = f"an array with {len(place)} columns, one for each of the estimator's classes"
+        raise invalid("probabilities", allowed, f"shape {chances.shape}")
     ordered = np.zeros((len(chances), table.n_classes))
     ordered[:, place] = chances
     return ordered

@@ -11,6 +11,7 @@ are has mean :math:`\sum_y \theta_{my} P(\text{bin} \mid y)`, so a left inverse 
 is how often class k is true in the bin. For a calibrated model that is the mean probability there.
 """
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,9 @@ from unbag.evaluation.probabilities import check_probabilities
 from unbag.priors import ClassPriors, check_test_prior
 from unbag.validation import check_number, invalid
 
-__all__ = ["Reliability", "ReliabilityCurve", "reliability_diagram"]
+__all__ = ["Reliability", "ReliabilityCurve", "binned", "reliability_diagram"]
+
+N_BINS = 10
 
 _Floats = NDArray[np.float64]
 
@@ -51,6 +54,10 @@ class ReliabilityCurve:
     predicted: _Floats
     frequency: _Floats
     error: _Floats
+
+    def to_plain(self) -> dict[str, Any]:
+        """Names and values."""
+        return vars(self)
 
     def interval(self, level: float = 0.95) -> tuple[_Floats, _Floats]:
         """Lower and upper ends (B,) of plain intervals of the frequency."""
@@ -80,6 +87,10 @@ class Reliability:
     by_class: list[ReliabilityCurve]
     test_prior: _Floats
 
+    def to_plain(self) -> dict[str, Any]:
+        """Names and values."""
+        return vars(self)
+
 
 def reliability_diagram(
     probabilities: Any,
@@ -87,7 +98,7 @@ def reliability_diagram(
     *,
     priors: Any,
     test_prior: Any = None,
-    n_bins: int = 10,
+    n_bins: int = N_BINS,
 ) -> Reliability:
     r"""Estimate without labels how often predicted probabilities come true.
 
@@ -136,16 +147,26 @@ def reliability_diagram(
     check_number("n_bins", n_bins, low=1, high=1000, integer=True)
     chances = check_probabilities(probabilities, len(bag_index), table.n_classes)
     rest, bag_index, _ = table.with_rows(bag_index)
-    bags = _Bags(rest, bag_index, int(n_bins))
-    pi = bags.pooled
-    if test_prior is not None:
-        pi = check_test_prior(test_prior, table.classes)
-    predicted = chances.argmax(1)
+    pi = None if test_prior is None else check_test_prior(test_prior, table.classes)
+    return binned(chances, bag_index, rest, pi, int(n_bins))
+
+
+def binned(
+    chances: _Floats,
+    bag_index: NDArray[np.int64],
+    priors: ClassPriors,
+    test_prior: _Floats | None = None,
+    n_bins: int = N_BINS,
+) -> Reliability:
+    """Make the diagram of checked probabilities (n, K) of rows of bags that all have some."""
+    bags = _Bags(priors, bag_index, n_bins)
+    pi = bags.pooled if test_prior is None else test_prior
+    k = priors.n_classes
     return Reliability(
-        edges=np.linspace(0, 1, bags.n_bins + 1),
-        classes=table.classes,
-        overall=bags.curve(chances.max(1), pi, list(range(table.n_classes)), predicted),
-        by_class=[bags.curve(chances[:, k], pi, [k], None) for k in range(table.n_classes)],
+        edges=np.linspace(0, 1, n_bins + 1),
+        classes=priors.classes,
+        overall=bags.curve(chances.max(1), pi, list(range(k)), chances.argmax(1)),
+        by_class=[bags.curve(chances[:, c], pi, [c], None) for c in range(k)],
         test_prior=pi,
     )
 
@@ -171,30 +192,48 @@ class _Bags:
         That class is the only one of ``classes``, or of these the one that ``which`` (n,) names
         for every row.
         """
-        m, b, c = len(self.counts), self.n_bins, len(classes)
+        m, b = len(self.counts), self.n_bins
         bin_index = np.clip((values * b).astype(np.int64), 0, b - 1)
-        column = 0 if which is None else which
-        cell = (column * b + bin_index) * m + self.bag_index
-        rows = np.bincount(cell, minlength=c * b * m).reshape(c, b, m)
-        shares = rows / self.counts  # (C, B, M), a
-        by_bag = bin_index * m + self.bag_index
-        sums = np.bincount(by_bag, weights=values, minlength=b * m).reshape(b, m)
-
-        hit = (pi[:, None] * self.inverse)[classes]  # (C, M), u
+        cell = bin_index * m + self.bag_index
+        sums = np.bincount(cell, weights=values, minlength=b * m).reshape(b, m)
         part = pi @ self.inverse  # (M,), v
-        chance = shares.sum(0) @ part  # (B,), P; with the pooled prior the plain share of the rows
-        occupied = (rows.sum((0, 2)) > 0) & (chance > 0)
+        rows = np.bincount(cell, minlength=b * m).reshape(b, m)
+        # (B,), P; with the pooled prior the plain share of the rows
+        chance = (rows / self.counts) @ part
+        occupied = (rows.sum(1) > 0) & (chance > 0)
         safe = np.where(occupied, chance, np.nan)
-        frequency = np.einsum("cbm,cm->b", shares, hit) / safe
-        # Shares that fit all bags together, since a bag of one row shows no variance of its own.
-        fitted = np.clip(shares @ self.inverse.T, 0, 1) @ self.theta.T  # (C, B, M)
-        influence = hit[:, None, :] - frequency[:, None] * part  # (C, B, M)
-        mean = (influence * fitted).sum(0)
-        spread = np.maximum((influence**2 * fitted).sum(0) - mean**2, 0)  # (B, M)
+
+        cells = [cell] if which is None else _by_class(cell, which, classes)
+        tables = []  # one class after another: all at once would not fit where they are many
+        hits = np.zeros(b)
+        for k, of_class in zip(classes, cells, strict=True):
+            shares = np.bincount(of_class, minlength=b * m).reshape(b, m) / self.counts  # a
+            bins = np.flatnonzero(shares.any(1))
+            hit = pi[k] * self.inverse[k]  # (M,), u
+            hits += shares @ hit
+            tables.append((shares[bins], bins, hit))
+        frequency = hits / safe
+        mean, square = np.zeros((b, m)), np.zeros((b, m))
+        for shares, bins, hit in tables:
+            # Shares that fit all bags together: a bag of one row shows no variance of its own.
+            fitted = np.clip(shares @ self.inverse.T, 0, 1) @ self.theta.T  # (B', M)
+            influence = hit - frequency[bins, None] * part  # (B', M)
+            mean[bins] += influence * fitted
+            square[bins] += influence**2 * fitted
+        spread = np.maximum(square - mean**2, 0)  # (B, M)
         return ReliabilityCurve(
-            rows=rows.sum((0, 2)),
+            rows=rows.sum(1),
             share=np.where(occupied, chance, np.nan),
             predicted=(sums / self.counts) @ part / safe,
             frequency=frequency,
             error=np.sqrt((spread / self.counts).sum(1)) / safe,
         )
+
+
+def _by_class(
+    cell: NDArray[np.int64], which: NDArray[np.int64], classes: list[int]
+) -> list[NDArray[np.int64]]:
+    """Cells of the rows of each class."""
+    order = np.argsort(which, kind="stable")
+    limits = np.searchsorted(which[order], [*classes, len(classes)])
+    return [cell[order[start:end]] for start, end in itertools.pairwise(limits)]

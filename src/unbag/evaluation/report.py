@@ -14,6 +14,7 @@ from unbag.evaluation.groups import GroupNumbers
 from unbag.evaluation.labelled import LabelledRows
 from unbag.evaluation.misfit import Misfit
 from unbag.evaluation.probabilities import ProbabilityMetrics
+from unbag.evaluation.reliability import Reliability
 from unbag.evaluation.row_drift import RowDrift
 from unbag.plain import to_plain
 from unbag.priors import SharesOf
@@ -51,6 +52,9 @@ class Evaluation(Shown):
         Mean cost of the predictions, where a table of costs was given.
     probabilities : ProbabilityMetrics or None
         Log-loss, Brier score and, for two classes, ROC; with probabilities only.
+    reliability : Reliability or None
+        How often predictions come true in each of ten bins of their probability; with
+        probabilities only. It is what :func:`unbag.evaluation.reliability_diagram` gives.
     test_prior : array of shape (K,)
     n_rows, n_bags : int
         Rows evaluated, and the bags they are in.
@@ -105,6 +109,7 @@ class Evaluation(Shown):
     level: float
     shares_of: SharesOf
     inverse: str
+    reliability: Reliability | None = None
     held_out_share: _Floats | None = None
     design_effect: float = 1.0
     groups: list[GroupNumbers] | None = None

@@ -8,6 +8,7 @@ from unbag.methods.fitting import check_job, fit_many, rehearse, shortened
 from unbag.methods.job import Job
 from unbag.methods.labelled_rows import read_labels
 from unbag.methods.registry import METHODS, get_method
+from unbag.methods.self_training import SelfTraining
 from unbag.methods.single import (
     UPRR,
     BagLikelihood,
@@ -41,6 +42,7 @@ __all__ = [
     "Method",
     "Prop",
     "PropCR",
+    "SelfTraining",
     "SingleTraining",
     "Tables",
     "Task",

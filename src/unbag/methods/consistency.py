@@ -31,7 +31,7 @@ from unbag.methods.soft_labels import (
 from unbag.training import Fit, PseudoLabels, Replica
 from unbag.validation import invalid
 
-__all__ = ["Consistency"]
+__all__ = ["Consistency", "calibrate", "keep_out"]
 
 _KEPT_OUT = 0.05
 _STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 10_000, 60, 200
@@ -77,7 +77,8 @@ class Consistency(Method):
         self._pseudo_labels(flip=False)
 
     def _pseudo_labels(self, *, flip: bool) -> PseudoLabels:
-        settings = {field.name: getattr(self, field.name) for field in fields(PseudoLabels)}
+        known = {field.name for field in fields(PseudoLabels)}
+        settings = {name: value for name, value in self.settings.items() if name in known}
         return PseudoLabels(**settings | ({"flip": flip} if self.flip is None else {}))
 
     def epochs(self, job: Job) -> int:
@@ -88,7 +89,7 @@ class Consistency(Method):
         """Train once, and set the temperature by the bags of rows that were kept out."""
         replica = self._replica(job)
         (fit,) = yield [replica]
-        return fit if fit.diverged else _calibrate(replica, fit)
+        return fit if fit.diverged else calibrate(replica, fit)
 
     def _replica(self, job: Job) -> Replica:
         """Describe the one training: some rows are kept out, the others have pseudo-labels."""
@@ -108,7 +109,7 @@ class Consistency(Method):
         if whole and self.matching is None:
             method = CountLikelihood()
         replica = method.replica(job)
-        kept_out = self._keep_out(job)
+        kept_out = keep_out(job)
         trained = int((~kept_out).sum())
         batch = replica.batch_size
         if by_descent:
@@ -138,21 +139,22 @@ class Consistency(Method):
         few, many = (max(1, round(longer * epochs)) for epochs in (_FEW_EPOCHS, _MANY_EPOCHS))
         return limited_epochs(round(longer * _STEPS), n_rows, batch, few, many)
 
-    def _keep_out(self, job: Job) -> NDArray[np.bool_]:
-        """Choose the rows that are kept out: equal rows together, or whole bags."""
-        bags = job.rows
-        # Shares of a small bag are known for the whole bag only.
-        unit = bags.bag_index if job.keeps_bags_whole else identify(bags.source, bags.rows)
-        n = int(unit.max()) + 1
-        share = kept_out_share(bags.n_rows, _KEPT_OUT)
-        order = np.random.default_rng(job.seed).permutation(n)
-        kept_out = np.asarray((order < share * n)[unit])
-        if kept_out.all():
-            raise invalid("bags", "at least two different rows", f"{n}")
-        return kept_out
+
+def keep_out(job: Job) -> NDArray[np.bool_]:
+    """Choose the rows that are kept out: equal rows together, or whole bags."""
+    bags = job.rows
+    # Shares of a small bag are known for the whole bag only.
+    unit = bags.bag_index if job.keeps_bags_whole else identify(bags.source, bags.rows)
+    n = int(unit.max()) + 1
+    share = kept_out_share(bags.n_rows, _KEPT_OUT)
+    order = np.random.default_rng(job.seed).permutation(n)
+    kept_out = np.asarray((order < share * n)[unit])
+    if kept_out.all():
+        raise invalid("bags", "at least two different rows", f"{n}")
+    return kept_out
 
 
-def _calibrate(replica: Replica, fit: Fit) -> Fit:
+def calibrate(replica: Replica, fit: Fit) -> Fit:
     """Find the temperature on the rows kept out, and say how well their bags are predicted."""
     assert replica.predicted is not None
     assert replica.output_prior is not None

@@ -203,6 +203,8 @@ class CrossFitting:
         # A module of the user's brings its weights, and copies of one start differ too little.
         count = 1 if isinstance(job.model, nn.Module) else self.regime.start_networks
         seeds = [_seed(job.seed, number, _START_STREAM) for number in range(1, count)]
+        ahead = self._work_ahead(self.most_rounds) / (count * first.epochs * n)
+        first = replace(first, ahead=ahead)
         return [first, *(replace(first, seed=s, module=job.network(s)) for s in seeds)]
 
     def _start_rate(self) -> float:
@@ -223,6 +225,19 @@ class CrossFitting:
 
     # ------------------------------------------------------------------------------ the rounds
 
+    @property
+    def _soft_epochs(self) -> int:
+        return self.job.epochs or soft_epochs(self.bags.n_rows, self.job.longer)
+
+    @property
+    def _round_work(self) -> float:
+        """Epochs × rows of one round."""
+        return self._soft_epochs * (self.folds - 1) * float(np.count_nonzero(~self.kept_out))
+
+    def _work_ahead(self, rounds: int) -> float:
+        """Epochs × rows of so many rounds and the last network."""
+        return rounds * self._round_work + self._soft_epochs * self.bags.n_rows
+
     def round(self) -> list[Replica]:
         """Describe one network per fold."""
         targets = self._targets(self.log_eta)
@@ -236,6 +251,7 @@ class CrossFitting:
                 stage=f"round {self.n_accepted + 1}",
                 time_share=_TIME_SHARE,
                 time_needed=2.0,  # and as much for the last network
+                ahead=self._work_ahead(self.most_rounds - self.n_accepted - 1) / self._round_work,
                 adversarial_smoothing=self.smoothing.radius if self.n_accepted else 0.0,
                 predicted=self.bags.take(np.flatnonzero(self.fold == fold)),
                 test=None,
@@ -275,7 +291,7 @@ class CrossFitting:
             module=module,
             seed=seed,
             sample_weight=None if weight is None else weight[rows],
-            epochs=job.epochs or soft_epochs(n, job.longer),
+            epochs=self._soft_epochs,
             batch_size=job.batch_size or batch,
             batching="shuffled",
             annealed=True,

@@ -12,6 +12,7 @@ from unbag.methods.auto import Auto
 from unbag.methods.base import Method
 from unbag.methods.consistency import Consistency
 from unbag.methods.crossfit import CrossFit
+from unbag.methods.self_training import SelfTraining
 from unbag.methods.tables import Tables
 from unbag.validation import check_choice, invalid, shorten
 
@@ -32,6 +33,7 @@ _BUILT_IN: tuple[type[Method], ...] = (
     single.CountLikelihood,
     CrossFit,
     Consistency,
+    SelfTraining,
     Tables,
     Auto,
 )

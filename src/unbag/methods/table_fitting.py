@@ -12,7 +12,7 @@ from torch import nn
 
 from unbag.evaluation import error_table
 from unbag.methods.base import Task, Trainings
-from unbag.methods.evidence import evidence_weights
+from unbag.methods.evidence import evidence_weights, stacking_weights
 from unbag.methods.job import Job
 from unbag.methods.posterior import balanced_posterior, describe_gains, log_gains, row_ratios
 from unbag.methods.share_models import (
@@ -24,12 +24,7 @@ from unbag.methods.share_models import (
     slope_of_paths,
 )
 from unbag.methods.single import MatchedLikelihood
-from unbag.methods.soft_labels import (
-    MIXUP_NUMBERS,
-    soft_batch_size,
-    soft_epochs,
-    soft_weight_decay,
-)
+from unbag.methods.soft_labels import soft_batch_size, soft_epochs, soft_weight_decay
 from unbag.methods.soft_learners import Boosting, Forest, GivenLearner, SoftLearner, SoftRows
 from unbag.models import build_model
 from unbag.priors import prior_shift
@@ -49,7 +44,6 @@ _TIME_NEEDED = 15.0
 _NETWORK: dict[str, Any] = {"depth": 3, "width": 128}
 _NETWORK_RATE = 1e-3
 _SHARPNESSES = (0.5, 0.7, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
-_LEAST_FIRST_WEIGHT = 0.5  # of the first network on its fold, below which there are no others
 _LEAST_WEIGHT = 0.01  # of a part, below which it is left out
 _LEAST_TRUST = 0.5  # below which the answer is mostly constant
 _SMALLEST_SHARE = 1e-9
@@ -122,11 +116,11 @@ class TableFitting:
             parts["shares"] = shares
             unseen["shares"] = predict_left_out(paths, self.data)
         if self.settings.learner is None:
-            fits = yield from self._train_networks(targets, mixed)
+            fits = yield from self._train_networks(targets)
             if fits:
                 parts["networks"] = Networks([fit.module for fit in fits])
                 unseen["networks"] = self._join(fits)
-        weights = self._weights(unseen)
+        weights = self._stack(unseen)
         used = {name: weight for name, weight in weights.items() if weight >= _LEAST_WEIGHT}
         parts = {name: parts[name] for name in used}
         total = sum(used.values())
@@ -190,6 +184,12 @@ class TableFitting:
         gains = np.stack([self._best_gains(log_p) for log_p in unseen.values()])
         return dict(zip(unseen, evidence_weights(gains).tolist(), strict=True))
 
+    def _stack(self, unseen: Mapping[str, _Floats]) -> dict[str, float]:
+        """Weights of the best mixture by the likelihood of the bags of unseen rows."""
+        log_p = np.stack(list(unseen.values()))
+        weights = stacking_weights(log_p, self.ratios, self.shares)
+        return dict(zip(unseen, weights.tolist(), strict=True))
+
     def _task(self, name: str, run: Callable[[], Any], time_needed: float = 0.0) -> Task:
         """Describe the next task, with its number among all stages."""
         return Task(self._numbered(name), run, time_needed)
@@ -201,19 +201,10 @@ class TableFitting:
         networks = int(self.settings.learner is None)
         return f"{name} ({self.n_begun} of {len(FEATURES) + rounds + count + networks})"
 
-    def _train_networks(self, targets: NDArray[np.float32], mixed: _Floats) -> _Networks:
-        """Train a network per fold, if the first does as well on its fold as the learners do."""
-        fold = self.rows.folds(self.job.seed)
-        replicas = self._networks(targets, fold)
-        fits: list[Any] = yield replicas[:1]
-        if _have_failed(fits):
-            return []
-        rows = fold == 0
-        gains = [self._best_gains(log_p, rows) for log_p in (fits[0].logits, mixed[rows])]
-        if evidence_weights(np.stack(gains))[0] < _LEAST_FIRST_WEIGHT:
-            return []
-        others = yield replicas[1:]
-        return [] if _have_failed(others) else [*fits, *others]
+    def _train_networks(self, targets: NDArray[np.float32]) -> _Networks:
+        """Train a network per fold; none if there is no time or one diverges."""
+        fits: list[Any] = yield self._networks(targets, self.rows.folds(self.job.seed))
+        return [] if any(fit is None or fit.diverged for fit in fits) else fits
 
     def _networks(self, targets: NDArray[np.float32], fold: NDArray[np.int64]) -> list[Replica]:
         """Describe one network per fold of the rows, which learns from the other folds."""
@@ -240,7 +231,6 @@ class TableFitting:
                 learning_rate=_NETWORK_RATE,
                 weight_decay=soft_weight_decay(n),
                 annealed=True,
-                mixup=self.x.shape[1] >= MIXUP_NUMBERS,
                 risk_weights=None,
                 test=None,
                 held_out=None,
@@ -256,10 +246,10 @@ class TableFitting:
             log_p[fold == number] = log_softmax(fit.logits, axis=1)
         return log_p
 
-    def _best_gains(self, log_p: _Floats, rows: Any = slice(None)) -> _Floats:
+    def _best_gains(self, log_p: _Floats) -> _Floats:
         """Gains of rows at the sharpness at which their bags are likeliest."""
         sharpened = (t * log_p - (t - 1) * np.log(self.shares) for t in _SHARPNESSES)
-        return max((self._gains(log_softmax(e, axis=1), rows) for e in sharpened), key=np.mean)
+        return max((self._gains(log_softmax(e, axis=1)) for e in sharpened), key=np.mean)
 
     def _trust(self, paths: list[SharePath], out_of_bag: _Floats) -> float:
         """How far to go from constant shares to the model, by bags left out; and say so.
@@ -286,9 +276,9 @@ class TableFitting:
         self.verdict = f"{judges} that were left out {word}, so its predictions {use}."
         return trust
 
-    def _gains(self, log_eta: _Floats, rows: Any = slice(None)) -> _Floats:
+    def _gains(self, log_eta: _Floats) -> _Floats:
         """Logarithm of how much likelier the bag of every row is than by its size: (n,)."""
-        return log_gains(log_eta, self.ratios[rows])
+        return log_gains(log_eta, self.ratios)
 
     # -------------------------------------------------------------------------- the fit
 
@@ -328,10 +318,6 @@ def _known(learners: list[SoftLearner], results: list[Any]) -> dict[str, Any]:
     """Results by the part of the model, without those for which there was no time."""
     pairs = zip(learners, results, strict=False)
     return {learner.part: result for learner, result in pairs if result is not None}
-
-
-def _have_failed(fits: list[Any]) -> bool:
-    return any(fit is None or fit.diverged for fit in fits)
 
 
 def _final_errors(job: Job, model: TabularModel, n_epochs: int) -> dict[str, _Floats]:

@@ -9,10 +9,10 @@ r"""``tables``: models of shares, learners of soft labels, and trust unless bags
    they were not trained on: the forest out of bag, the boosted trees by folds. Their predictions
    are mixed by the likelihood of the bags of these rows, and give the next soft labels. The first
    round has the forest alone.
-3. Both learn the last soft labels from all rows, and so do networks, one per fold, if the first of
-   them does as well on its fold as the trees. The model is the mean of the log-probabilities of
-   these and of the models of shares, weighted by the likelihood of the bags of unseen rows (those
-   of the models of shares are in bags that were left out).
+3. Both learn the last soft labels from all rows, and so do networks, one per fold. The model is the
+   mean of the log-probabilities of these and of the models of shares, with the weights under which
+   the bags of unseen rows are likeliest (those of the models of shares are in bags that were left
+   out).
 4. Trust. The slope of the shares of bags left out on those that the models of shares predict for
    them tells how far to go from constant shares to the model. It is taken as 1 ± 1 before, so that
    bags that are few, or that differ for other reasons, leave it near 1.

@@ -2,6 +2,7 @@
 
 from unbag.models.building import IMAGE_MODELS, MODELS, ModuleFactory, build_model
 from unbag.models.convolutional import LeNet5, ResNet18, ResNet20, WideResNet
+from unbag.models.features import take_features, with_projector
 from unbag.models.mlp import MLP, MLP_DEFAULTS
 from unbag.models.traits import (
     draws_numbers,
@@ -26,5 +27,7 @@ __all__ = [
     "is_convolutional",
     "is_normalized",
     "switch",
+    "take_features",
     "weights_of_last_layer",
+    "with_projector",
 ]

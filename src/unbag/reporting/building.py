@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unbag.estimator import UnbagClassifier
-from unbag.evaluation import Evaluation, Importances, Reliability
+from unbag.evaluation import Evaluation, Importances
 from unbag.inspection import Inspection
 from unbag.plain import to_plain
 from unbag.reporting.sections import SECTIONS
@@ -28,7 +28,6 @@ def build_report(
     predicted: Any = None,
     training_bag_ids: Any = None,
     watched: Evaluation | None = None,
-    reliability: Reliability | None = None,
     importances: Importances | None = None,
     data: Mapping[str, Any] | None = None,
     warnings: Sequence[str] = (),
@@ -56,8 +55,6 @@ def build_report(
     watched : Evaluation, optional
         Of the rows whose label-free error was recorded in every epoch. Its interval gives the
         width of the band around that curve; without it the curve has none.
-    reliability : Reliability, optional
-        Of the probabilities of the held-out rows.
     importances : Importances, optional
         Of the columns, for held-out rows.
     data : dict, optional
@@ -84,7 +81,6 @@ def build_report(
         predicted=predicted,
         training_bag_ids=training_bag_ids,
         watched=watched,
-        reliability=reliability,
         importances=importances,
         data=data,
         warnings=warnings,

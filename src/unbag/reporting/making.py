@@ -18,7 +18,6 @@ from unbag.evaluation import (
     Importances,
     evaluate,
     permutation_importance,
-    reliability_diagram,
 )
 from unbag.exceptions import RankError, UnbagWarning
 from unbag.files import write_together
@@ -138,7 +137,7 @@ def report(
     Report
     """
     held_out = _held_out(clf, X, bag_ids)
-    evaluation, reliability, predicted, importances = None, None, None, None
+    evaluation, predicted, importances = None, None, None
     found: list[str] = []
     if held_out is None:
         found.append("No rows were kept for an evaluation.")
@@ -152,24 +151,19 @@ def report(
                 columns=columns,
                 level=level,
             )
-        predicted = clf.predict(held_out)
+        chances, known = clf.predict_proba(held_out), {"level": level, "by": by, "labels": labels}
+        predicted = clf.classes_[chances.argmax(1)]
         found += trivial_model(predicted, held_out.bag_ids, held_out.priors).reasons
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UnbagWarning)
-                evaluation = evaluate(clf, held_out, level=level, by=by, labels=labels)
+                evaluation = evaluate(clf, held_out, probabilities=chances, **known)
             found += evaluation.warnings
             for warning in caught:
                 if issubclass(warning.category, UnbagWarning):
                     found.append(str(warning.message))
                 else:
                     warnings.warn_explicit(warning.message, warning.category, "", 0)
-            reliability = reliability_diagram(
-                clf.predict_proba(held_out),
-                held_out.bag_ids,
-                priors=held_out.priors,
-                test_prior=clf.test_prior_,
-            )
         except RankError as error:
             found.append(f"The rows do not allow an evaluation without labels: {error}")
         importances = _importances(clf, held_out)
@@ -181,7 +175,6 @@ def report(
         predicted=predicted,
         training_bag_ids=training_bag_ids,
         watched=watched,
-        reliability=reliability,
         importances=importances,
         data=data,
         warnings=found,

@@ -53,7 +53,7 @@ def render_html(report: dict[str, Any]) -> str:
                 script=Markup(script),
             )
         )
-    except (jinja2.UndefinedError, KeyError) as error:
+    except (jinja2.UndefinedError, KeyError, TypeError) as error:  # a function got Undefined
         raise invalid(
             "report",
             "with all that this version of unbag puts into one",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from unbag.estimator import UnbagClassifier
-from unbag.evaluation import Estimate, Evaluation, Importances, Reliability
+from unbag.evaluation import Estimate, Evaluation, Importances
 from unbag.inspection import Inspection
 from unbag.priors import ClassPriors
 from unbag.reporting.text import text
@@ -41,7 +41,7 @@ class Sources:
         M bags, K classes.
     bags, classes : lists of str
         Their names, safe to show.
-    evaluation, inspection, watched, reliability, importances
+    evaluation, inspection, watched, importances
         As given to :func:`~unbag.reporting.build_report`, or None.
     bag_index, predicted : integer arrays of shape (n,), or None
         Bag and predicted class of every held-out row.
@@ -58,7 +58,6 @@ class Sources:
     evaluation: Evaluation | None
     inspection: Inspection | None
     watched: Evaluation | None
-    reliability: Reliability | None
     importances: Importances | None
     bag_index: Ints | None
     predicted: Ints | None

@@ -1,9 +1,11 @@
 """How a search draws its settings: a random number is a hash of seed, trial and parameter."""
 
+import warnings
 import zlib
 from typing import Any
 
 import numpy as np
+from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, TPESampler
 
 __all__ = ["CountedSampler"]
@@ -42,4 +44,6 @@ class CountedSampler(BaseSampler):
     def _sampler(self, trial: Any, name: str) -> TPESampler:
         counters = [self.seed, trial.number, zlib.crc32(name.encode())]
         seed = int(np.random.SeedSequence(counters).generate_state(1)[0])
-        return TPESampler(seed=seed, constant_liar=True)
+        with warnings.catch_warnings():  # it is experimental in Optuna 4
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            return TPESampler(seed=seed, constant_liar=True)

@@ -1,5 +1,6 @@
 """Search over methods and hyperparameters without a label, by Optuna on the stacked engine."""
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,26 +18,16 @@ from unbag.evaluation import evaluate
 from unbag.exceptions import InvalidInputError, TrainingDivergedError
 from unbag.fingerprint import fingerprint
 from unbag.identity import hash_rows
-from unbag.methods import METHODS, Method, fit_many, get_method, shortened
+from unbag.methods import fit_many, shortened
 from unbag.selection.result import TuningResult
 from unbag.selection.scorers import accuracy_scorer, likelihood_scorer
 from unbag.selection.sharing import Workers, open_storage, tell_end
+from unbag.selection.space import DEFAULT_SEARCH, OF_METHOD, check_search, settings_of
 from unbag.validation import check_choice, check_number, import_optional, invalid
 
 __all__ = ["DEFAULT_SEARCH", "tune"]
 
-# A list means a choice; a pair of numbers a range; with "log" a range on a logarithmic scale.
-# Methods of one training; crossfit takes 11 to 19 or more.
-DEFAULT_SEARCH: dict[str, Any] = {
-    "method": ["matched-likelihood", "u-prr", "prop"],
-    "learning_rate": (1e-4, 1e-2, "log"),
-    "weight_decay": (1e-6, 1e-2, "log"),
-    "dropout": [0.0, 0.2, 0.5],
-    "method__alpha": (0.1, 0.95),
-    "method__ascent_scale": (0.5, 10.0, "log"),
-}
 SCORERS = {"accuracy": accuracy_scorer, "likelihood": likelihood_scorer}
-_OF_METHOD = "method__"  # before the settings of methods
 POLL = 1.0  # seconds between two looks at what other processes still do
 _FIRST_LOOK = 0.25  # of the epochs, after which a trial may be given up
 _ROUND = "outcomes of the round from trial "  # before the number of its first trial
@@ -103,7 +94,7 @@ def tune(
     optuna: Any = import_optional("optuna", "tune")
     from unbag.selection.sampling import CountedSampler  # it needs optuna
 
-    space = _check_search(DEFAULT_SEARCH if search is None else search, estimator)
+    space = check_search(DEFAULT_SEARCH if search is None else search, estimator)
     check_choice("scoring", scoring, SCORERS)
     check_number("n_trials", n_trials, low=1, integer=True)
     check_number("at_once", at_once, low=1, integer=True)
@@ -203,6 +194,7 @@ class _Search:
     seed: int
     callbacks: Sequence[Callback] = ()
     abandoned: list[Any] = field(default_factory=list)  # trials that a killed process began
+    workers: Workers | None = None  # where several processes search
 
     def search_alone(self, n_trials: int, at_once: int, verbose: bool) -> None:
         """Go on until so many trials have ended, with those first that a killed process began."""
@@ -216,24 +208,25 @@ class _Search:
     def search_together(self, workers: Workers, n_trials: int, at_once: int, verbose: bool) -> None:
         """Go on, beside other processes, until trials 0 to ``n_trials`` - 1 have ended."""
         waiting = self.optuna.trial.TrialState.WAITING
+        self.workers = workers
         while True:
-            self.settle()
-            workers.take_over()
+            mine = workers.take_over(n_trials, at_once, self._tell)
             trials = self.study.get_trials(deepcopy=False)
             queued = sum(t.state == waiting for t in trials[:n_trials])
             free = max(0, n_trials - len(trials)) + queued
-            asked = [self.study.ask() for _ in range(min(at_once, free))]
-            mine = [trial for trial in asked if trial.number < n_trials]
-            for trial in mine:
-                workers.begin(trial)
-            for trial in asked:
+            for trial in [self.study.ask() for _ in range(min(at_once - len(mine), free))]:
                 if trial.number >= n_trials:  # others were faster; it waits for a longer search
                     workers.give_back(trial)
+                elif workers.begin(trial):
+                    mine.append(trial)
+            ready = []
             for trial in mine:
-                if trial.number > 0:
-                    self._suggest(trial)
-            if mine:
-                self.run(mine, verbose)
+                with self._unless_ended():
+                    if trial.number > 0:
+                        self._suggest(trial)
+                    ready.append(trial)
+            if ready:
+                self.run(ready, verbose)
             elif self._n_ended(n_trials) >= n_trials:
                 return
             else:
@@ -265,6 +258,8 @@ class _Search:
         for trial, score in self._scores(
             [(t, self.make(t.params)) for t in asked], _FIRST_LOOK, verbose
         ):
+            if self.workers is not None and not self.workers.owns(trial):
+                continue  # this process was slow, and another one took the trial over
             if score is None:
                 outcomes[trial.number] = states.FAIL.name, None
             elif self._is_given_up(trial, score):
@@ -274,8 +269,14 @@ class _Search:
         for trial, score in self._scores(survivors, 1.0, verbose):
             state = states.FAIL if score is None else states.COMPLETE
             outcomes[trial.number] = state.name, score
-        self.study.set_user_attr(f"{_ROUND}{asked[0].number}", outcomes)
-        self._tell(outcomes)
+        if self.workers is None:
+            self.study.set_user_attr(f"{_ROUND}{asked[0].number}", outcomes)
+            self._tell(outcomes)
+            return
+        for trial in asked:
+            outcome = outcomes.get(trial.number)
+            if outcome is not None and self.workers.end(trial, outcome):
+                self._tell({trial.number: outcome})
 
     def _next_trial(self) -> Any:
         """Draw the settings of a trial; the first of all is the estimator as it was given."""
@@ -287,9 +288,14 @@ class _Search:
             self._suggest(trial)
         return trial
 
+    def _unless_ended(self) -> contextlib.AbstractContextManager[None]:
+        """Leave out what cannot be done as another process has ended the trial."""
+        return contextlib.suppress(self.optuna.exceptions.UpdateFinishedTrialError)
+
     def _is_given_up(self, trial: Any, score: float) -> bool:
         if not self.study.trials[trial.number].intermediate_values:  # else told before a kill
-            trial.report(score, step=0)
+            with self._unless_ended():
+                trial.report(score, step=0)
         return bool(trial.params) and trial.should_prune()
 
     def _tell(self, outcomes: Mapping[Any, tuple[str, float | None]]) -> None:
@@ -322,7 +328,7 @@ class _Search:
         """Draw settings; those of other methods than the one drawn are left alone."""
         method = self.estimator.method
         for name, values in sorted(self.space.items(), key=lambda item: item[0] != "method"):
-            if name.startswith(_OF_METHOD) and name not in _settings_of(method):
+            if name.startswith(OF_METHOD) and name not in settings_of(method):
                 continue
             if isinstance(values, list):
                 drawn = trial.suggest_categorical(name, values)
@@ -333,54 +339,6 @@ class _Search:
                 drawn = suggest(name, low, high, log=len(values) == 3)
             if name == "method":
                 method = drawn
-
-
-def _check_search(search: Mapping[str, Any], estimator: UnbagClassifier) -> dict[str, Any]:
-    if not isinstance(estimator, UnbagClassifier):
-        raise invalid("estimator", "an UnbagClassifier", type(estimator).__name__)
-    if not isinstance(search, Mapping) or not search:
-        raise invalid("search", "a dict of at least one parameter", repr(search))
-    for name, values in search.items():
-        if not isinstance(name, str):
-            raise invalid("search", "keyed by names of parameters", repr(name))
-        _check_values(name, values)
-    methods = search.get("method", [estimator.method])
-    known = [name for name in estimator.get_params(deep=False) if name not in _FIXED]
-    known += [name for method in methods for name in _settings_of(method)]
-    for name in search:
-        if name not in known and search is not DEFAULT_SEARCH:
-            if name in {s for m in METHODS for s in get_method(m).settings}:
-                remedy = f"settings of methods are named as {_OF_METHOD}{name}."
-            else:
-                remedy = "search for the method too." if name.startswith(_OF_METHOD) else ""
-            raise invalid("search", "parameters that can be tuned here", repr(name), remedy)
-    return dict(search)
-
-
-_FIXED = ("priors", "test_prior", "random_state")
-
-
-def _settings_of(method: str | Method) -> list[str]:
-    """Names of the settings of a method, as a search has them."""
-    return [_OF_METHOD + name for name in get_method(method).settings]
-
-
-def _check_values(name: str, values: Any) -> None:
-    if isinstance(values, list) and values:
-        if name == "method":
-            for method in values:
-                check_choice("method", method, METHODS)
-        return
-    allowed = f"for {name!r} a list, (low, high) or (low, high, 'log')"
-    if not isinstance(values, tuple) or not (len(values) == 2 or values[2:] == ("log",)):
-        raise invalid("search", allowed, repr(values))
-    low, high = values[:2]
-    for number in (low, high):
-        check_number(f"each end of {name!r} in search", number)
-    if not low <= high or (len(values) == 3 and low <= 0):
-        raise invalid(
-            "search", f"{allowed}, with low <= high and, for 'log', above 0", repr(values)
-        )
 
 
 def _fingerprint(

@@ -6,12 +6,13 @@ the one loop; ``batches``, ``networks``, ``randomness``, ``checkpoint`` and ``pr
 
 from unbag.training.engine import PRECISIONS
 from unbag.training.fit import Fit
-from unbag.training.replica import Augmentation, PseudoLabels, Replica, TestSet
+from unbag.training.replica import Augmentation, Contrast, PseudoLabels, Replica, TestSet
 from unbag.training.run import resolve_device, train
 
 __all__ = [
     "PRECISIONS",
     "Augmentation",
+    "Contrast",
     "Fit",
     "PseudoLabels",
     "Replica",

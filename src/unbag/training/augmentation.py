@@ -2,7 +2,8 @@
 
 Weak ones are small: an image is moved by a few pixels and, where that is allowed, mirrored. Strong
 ones make a row harder: an image is also turned, sheared, recoloured and covered in part; a row of
-a table gets some of its numbers from other rows.
+a table gets some of its numbers from other rows. Views, for features that are learned without bags,
+show a part of an image in other colours.
 """
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from unbag.training.part import ALL_ROWS, Part
 from unbag.training.randomness import derive, uniform
 
-__all__ = ["augment"]
+__all__ = ["augment", "view"]
 
 _SHIFT = 8  # an eighth of the side
 _CHANCE = 0.25  # of each further move, bend and change of colour
@@ -20,6 +21,8 @@ _BENDS = (0.52, 0.3, 0.3)  # largest turn in radians, and shears
 _BRIGHTNESS, _CONTRAST, _SATURATION = 0.5, 0.6, 0.9
 _CORRUPTED = 0.3  # of the numbers of a table's row
 _GREY = (0.299, 0.587, 0.114)
+_SMALLEST_VIEW = 0.2  # of the area of an image
+_VIEW_CHANGES, _VIEW_TINT, _VIEW_GREY = 0.4, 0.2, 0.2
 
 
 def augment(x: Tensor, keys: Tensor, *, strong: bool, flip: bool, part: Part = ALL_ROWS) -> Tensor:
@@ -44,6 +47,42 @@ def augment(x: Tensor, keys: Tensor, *, strong: bool, flip: bool, part: Part = A
     out = _warp(images, *_placement(images, draws, strong, flip))
     if strong:
         out = _cover(_recolour(out, draws[..., 8:12]), draws[..., 12:14])
+    return out.view(x.shape)
+
+
+def view(x: Tensor, keys: Tensor, *, flip: bool, part: Part = ALL_ROWS) -> Tensor:
+    """Return a part of each image, at its full size and in other colours.
+
+    Of a row of a table, some numbers are taken from other rows, as by :func:`augment`.
+
+    Parameters
+    ----------
+    x : Tensor of shape (R, B, d), (R, B, H, W) or (R, B, C, H, W)
+    keys : Tensor of shape (R,)
+    flip : bool
+        Whether images may be mirrored, left for right.
+    part : Part, optional
+    """
+    if x.ndim == 3:
+        return _corrupt(x, keys, part)
+    images = x[:, :, None] if x.ndim == 4 else x
+    draws = uniform(keys, part.numbers(images), 16).to(x.dtype)  # (R, B, 16)
+    scale = torch.sqrt(_SMALLEST_VIEW + (1 - _SMALLEST_VIEW) * draws[..., 0])
+    sides = draws.new_tensor(images.shape[-2:])
+    shift = (2 * draws[..., 1:3] - 1) * (1 - scale[..., None]) * sides / 2
+    sign = torch.where(draws[..., 3] < 0.5, -1.0, 1.0) if flip else torch.ones_like(scale)
+    matrix = torch.diag_embed(torch.stack([scale, scale * sign], -1))
+    out = _warp(images, matrix, shift)
+    changes = 1 + _VIEW_CHANGES * (2 * draws[..., 4:6] - 1)
+    contrast, brightness = (change[..., None, None, None] for change in changes.unbind(-1))
+    mean = out.mean((2, 3, 4), keepdim=True)
+    out = (mean + (out - mean) * contrast) * brightness
+    if out.shape[2] == 3:
+        tint = 1 + _VIEW_TINT * (2 * draws[..., 6:9] - 1)
+        out = out * tint[..., None, None]
+        red, green, blue = (share * out[:, :, i : i + 1] for i, share in enumerate(_GREY))
+        is_grey = (draws[..., 9] < _VIEW_GREY)[..., None, None, None]
+        out = torch.where(is_grey, red + green + blue, out)
     return out.view(x.shape)
 
 

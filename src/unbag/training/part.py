@@ -106,7 +106,7 @@ class SharedPart(Part):
         """All rows of the batch: (R, b, ...) to (R, B, ...)."""
         batch = x.new_zeros(len(x), self.n, *x.shape[2:])
         batch[:, self.rows] = x
-        return self.add(batch)
+        return self.sum(batch)
 
     def sum(self, values: Tensor) -> Tensor:
         """Sum over all parts; what follows must be computed by all processes alike."""

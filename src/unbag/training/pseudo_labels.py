@@ -1,5 +1,6 @@
 """Training on labels that a network gives itself, held in line with the shares of the bags."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,8 +9,10 @@ import torch
 from torch import Tensor
 
 from unbag.evaluation import likeliest_temperature, likeliest_temperature_by_counts
+from unbag.models import is_normalized
 from unbag.statistics import bag_sum, present_bags, take_bags
 from unbag.training.augmentation import augment
+from unbag.training.contrast import ContrastiveLoss
 from unbag.training.losses import (
     AdversarialLoss,
     BatchLoss,
@@ -26,6 +29,8 @@ __all__ = ["PseudoLabelLoss", "loss_class"]
 
 _WEAK, _STRONG = 103, 104  # what a derived key is for
 _DECAY = 0.999  # of the teacher; less in the first steps
+_STEADY_DECAY = 0.998  # of a teacher that begins with a network that has learned
+_CERTAINTY_POWER = 2  # of soft labels
 _GAIN_RATE = 0.05  # of the factors that balance a bag, for a batch
 _FLOOR = 0.1  # over K, as in matched-likelihood
 _LARGEST_GAIN = np.log(100.0)
@@ -45,6 +50,8 @@ class PseudoLabelLoss(BatchLoss):
       probabilities at temperature T, times θ_mk / p_k and a factor of bag and class, give q.
     - The factors follow the batches such that the mean of q over a bag stays at the bag's shares.
       Where batches hold whole bags, they are found in every batch, so that it is at the shares.
+    - Soft labels are q itself, times the square of 1 less its entropy by log K; the objective is
+      taken of the changed rows then, τ plays no part, and T is 1.
     - T and τ are set before every epoch from rows that are kept out of training: T makes their
       bags likeliest, or, of whole bags, their class counts; and τ is the smallest confidence at
       which the mean of the confidences above it, which are calibrated by then, is the wanted
@@ -73,7 +80,8 @@ class PseudoLabelLoss(BatchLoss):
         self.theta = torch.tensor(theta, dtype=self.rows.dtype, device=device)
         self.ratios = torch.tensor(ratios, dtype=self.rows.dtype, device=device)
         self.whole_bags = replicas[0].batching == "whole-bags"
-        self.kept_out = self._place_kept_out(replicas, device)
+        if not options.soft:
+            self.kept_out = self._place_kept_out(replicas, device)
         self.gain = torch.zeros_like(self.theta)  # logarithms
         self.temperature = torch.ones(len(replicas), dtype=self.rows.dtype, device=device)
         self.threshold = torch.full_like(self.temperature, _NEVER)
@@ -86,6 +94,7 @@ class PseudoLabelLoss(BatchLoss):
             self.model = stack_modules(modules, device, dtype, compute, row_shape, self.part)
             self.state["teacher.weights"] = self.model.weights
             self.state["teacher.buffers"] = self.model.buffers
+        self.tracks = options.soft and is_normalized(replicas[0].module)
 
     @staticmethod
     def _place_kept_out(replicas: Sequence[Replica], device: torch.device) -> Tensor:
@@ -104,14 +113,18 @@ class PseudoLabelLoss(BatchLoss):
         x = self.rows.batch(positions)
         changes: dict[str, Any] = {"flip": self.options.flip, "part": self.part}
         weak = augment(x, derive(self.keys, _WEAK, self.step), strong=False, **changes)
-        strong = augment(x, derive(self.keys, _STRONG, self.step), strong=True, **changes)
-        logits = self._forward(weak)
-        # Strong rows are normalised by themselves, and running statistics are those of weak ones,
-        # which rows to predict are like.
-        logits_strong = self._forward(strong, track=False)
+        keys = derive(self.keys, _STRONG, self.step)
+        changed = augment(x, keys, strong=self.options.strong, **changes)
+        if self.options.soft:
+            logits = logits_changed = self._forward(changed)
+        else:
+            logits = self._forward(weak)
+            # Strong rows are normalised by themselves, and running statistics are those of weak
+            # ones, which rows to predict are like.
+            logits_changed = self._forward(changed, track=False)
         values, risks, presence = self._from_logits(positions, logits)
         target = self._label(positions, weak, logits)
-        losses = -(target * torch.log_softmax(logits_strong, -1)).sum(-1)  # (R, B)
+        losses = -(target * torch.log_softmax(logits_changed, -1)).sum(-1)  # (R, B)
         if self.rows.weight is not None:
             weight = self.rows.weight.gather(1, positions)
             losses = losses * weight / self.part.mean(weight)[:, None]
@@ -121,7 +134,8 @@ class PseudoLabelLoss(BatchLoss):
     def _label(self, positions: Tensor, weak: Tensor, logits: Tensor) -> Tensor:
         """Pseudo-labels (R, B, K), 0 for rows that do not count; the factors take a step."""
         if self.options.teacher:
-            logits = self.model.forward(weak, self.keys, 0, training=False)
+            # The network sees changed rows only, so the teacher counts statistics of weak ones.
+            logits = self.model.forward(weak, self.keys, 0, training=self.tracks)
         else:
             logits = logits.detach()
         index = self.rows.bag_index.gather(1, positions)
@@ -131,6 +145,8 @@ class PseudoLabelLoss(BatchLoss):
         elif self.options.balanced:
             weight = None if self.rows.weight is None else self.rows.weight.gather(1, positions)
             self._balance(q, index, weight)
+        if self.options.soft:
+            return q * _certainty(q) ** _CERTAINTY_POWER
         confidence, label = q.max(-1, keepdim=True)
         sure = confidence >= self.threshold[:, None, None]
         return torch.zeros_like(q).scatter_(-1, label, sure.to(q.dtype))
@@ -186,15 +202,19 @@ class PseudoLabelLoss(BatchLoss):
             return
         step = self.step.to(self.rows.dtype)
         decay = ((1 + step) / (10 + step)).clamp_max(_DECAY)
-        for mean, followed in (
-            (self.model.weights, self.network.weights),
-            (self.model.buffers, self.network.buffers),
-        ):
+        if self.options.soft:
+            decay = torch.full_like(decay, _STEADY_DECAY)
+        pairs = [(self.model.weights, self.network.weights)]
+        if not self.tracks:
+            pairs.append((self.model.buffers, self.network.buffers))
+        for mean, followed in pairs:
             mean.lerp_(followed, (1 - decay) * active[:, None])
 
     @torch.no_grad()
     def begin_epoch(self, progress: float) -> None:  # noqa: ARG002 - the base names it
-        """Set temperature and threshold from the rows that are kept out."""
+        """Set temperature and threshold from the rows that are kept out; soft labels have none."""
+        if self.options.soft:
+            return
         assert self.rows.predicted is not None
         logits, has_bag = self.predict(self.rows.predicted, self.keys.device), self.kept_out >= 0
         if self.whole_bags:
@@ -213,6 +233,12 @@ class PseudoLabelLoss(BatchLoss):
             q = self._balance_whole(q, self.kept_out, ALL_ROWS)  # which every process has
         confidence = q.amax(-1) * has_bag
         self.threshold.copy_(lowest_pure(confidence, self.options.purity))
+
+
+def _certainty(q: Tensor) -> Tensor:
+    """How sure probabilities (..., K) are, from 0 to 1: (..., 1)."""
+    entropy = -torch.xlogy(q, q).sum(-1, keepdim=True)
+    return (1 - entropy / math.log(q.shape[-1])).clamp_min(0)
 
 
 def lowest_pure(confidence: Tensor, purity: float) -> Tensor:
@@ -243,4 +269,6 @@ def loss_class(replica: Replica) -> type[BatchLoss]:
         return SmoothedSoftLabelLoss if replica.is_adversarial else SoftLabelLoss
     if replica.pseudo_labels is not None:
         return PseudoLabelLoss
+    if replica.contrast is not None:
+        return ContrastiveLoss
     return AdversarialLoss if replica.is_adversarial else BatchLoss

@@ -21,6 +21,7 @@ from unbag.validation import check_choice, check_flag, check_number, invalid, sh
 
 __all__ = [
     "Augmentation",
+    "Contrast",
     "PseudoLabels",
     "Replica",
     "Scored",
@@ -89,6 +90,26 @@ class Augmentation:
 
 
 @dataclass(frozen=True)
+class Contrast:
+    """How a network learns features without bags: two views of a row are to look alike.
+
+    Parameters
+    ----------
+    temperature : float
+        Of the similarities between views; small ones tell apart even rows that look alike.
+    flip : bool
+        Whether images may be mirrored, left for right.
+    """
+
+    temperature: float = 0.2
+    flip: bool = False
+
+    def __post_init__(self) -> None:
+        check_number("temperature", self.temperature, low=0, low_open=True)
+        check_flag("flip", self.flip)
+
+
+@dataclass(frozen=True)
 class PseudoLabels:
     """How a network is trained on labels that it gives itself, beside its objective.
 
@@ -107,6 +128,12 @@ class PseudoLabels:
         Whether images may be mirrored, left for right.
     weight : float
         Of their loss.
+    soft : bool
+        Whether the network goes on from one that has learned: every row then counts, by the square
+        of how sure its label is, with probabilities as its label; the objective is taken of the
+        changed rows as well, and the teacher follows slowly from the first step.
+    strong : bool
+        Whether rows that the network sees are changed strongly.
     """
 
     purity: float = 0.95
@@ -115,13 +142,15 @@ class PseudoLabels:
     balanced: bool = True
     flip: bool = False
     weight: float = 1.0
+    soft: bool = False
+    strong: bool = True
 
     def __post_init__(self) -> None:
         check_number("purity", self.purity, low=0, high=1)
         if self.threshold is not None:
             check_number("threshold", self.threshold, low=0)
         check_number("weight", self.weight, low=0)
-        for name in ("teacher", "balanced", "flip"):
+        for name in ("teacher", "balanced", "flip", "soft", "strong"):
             check_flag(name, getattr(self, name))
 
 
@@ -142,7 +171,7 @@ class Replica:
     bags : Bags
         Training rows. Replicas whose bags share a ``source`` share it on the device.
     objective : Objective or None
-        Built for ``bags.priors``; None where there are ``targets``.
+        Built for ``bags.priors``; None where there are ``targets``, or ``contrast``.
     module : nn.Module
         The network with its initial weights; it is copied, not changed.
     seed : int
@@ -189,6 +218,8 @@ class Replica:
     pseudo_labels : PseudoLabels, optional
         Train on augmented rows and on labels that the network gives; needs ``predicted``, rows that
         are not trained on.
+    contrast : Contrast, optional
+        Learn features from views of rows, in place of an objective; the outputs are no classes.
     predicted : Bags, optional
         Rows whose logits come back with the fit.
     stage : str
@@ -198,6 +229,9 @@ class Replica:
     time_needed : float
         With a time limit the training is left out, and its fit is None, where less time is left
         than this many times the longest stage of the job so far; 0 for one that must be done.
+    ahead : float
+        For the time left of a progress bar: how many times longer than this stage the later ones
+        take together, at most.
     """
 
     bags: Bags = field(metadata={"stack": lambda bags: (bags.row_shape, str(bags.source.dtype))})
@@ -227,10 +261,12 @@ class Replica:
     adversarial_smoothing: float = field(default=0.0, metadata={"stack": bool})
     augmentation: Augmentation | None = None
     pseudo_labels: PseudoLabels | None = None
+    contrast: Contrast | None = None
     predicted: Bags | None = field(default=None, metadata=_GIVEN)
     stage: str = field(default="training", metadata=_ANY | {"fingerprint": False})
     time_share: float = field(default=1.0, metadata=_ANY | {"fingerprint": False})
     time_needed: float = field(default=0.0, metadata=_ANY | {"fingerprint": False})
+    ahead: float = field(default=0.0, metadata=_ANY | {"fingerprint": False})
 
     def __post_init__(self) -> None:
         check_number("epochs", self.epochs, low=1, integer=True)
@@ -242,8 +278,10 @@ class Replica:
         check_number("adversarial_smoothing", self.adversarial_smoothing, low=0)
         check_choice("batching", self.batching, BATCHINGS)
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
-        if (self.objective is None) == (self.targets is None):
-            raise invalid("targets", "given in place of an objective", "both or neither")
+        given = [v is not None for v in (self.objective, self.targets, self.contrast)]
+        if sum(given) != 1:
+            allowed = "exactly one of objective, targets and contrast"
+            raise invalid("objective", allowed, f"{sum(given)} of them")
         if self.targets is not None:
             shape = (self.bags.n_rows, self.bags.priors.n_classes)
             if np.shape(self.targets) != shape:
@@ -257,7 +295,7 @@ class Replica:
         if self.pseudo_labels is not None:
             if self.objective is None:
                 raise invalid("pseudo_labels", "given with an objective", "targets")
-            if self.predicted is None:
+            if self.predicted is None and not self.pseudo_labels.soft:
                 raise invalid("predicted", "given together with pseudo_labels", "None")
             if self.augmentation is not None:
                 allowed = "None with pseudo_labels, which have their own"

@@ -169,7 +169,8 @@ def train(
     deadline = (deadline or Deadline()).part(max((r.time_share for r in replicas), default=1.0))
     label = " and ".join(dict.fromkeys(replica.stage for replica in replicas))
     verbose = verbose and processes.is_first
-    with _matmul_precision(precision), TrainingProgress(total, verbose, label) as progress:
+    ahead = max((r.ahead for r in replicas), default=0.0)
+    with _matmul_precision(precision), TrainingProgress(total, verbose, label, ahead) as progress:
         waiting = list(groups.values())
         while waiting:
             members = waiting.pop(0)

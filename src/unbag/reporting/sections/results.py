@@ -171,13 +171,15 @@ def drift(sources: Sources) -> Part | None:
 
 def calibration(sources: Sources) -> Part | None:
     """Give temperature and biases, and how often probabilities come true."""
-    fitted, reliability = sources.clf.calibration_, sources.reliability
+    fitted, evaluation = sources.clf.calibration_, sources.evaluation
+    reliability = None if evaluation is None else evaluation.reliability
     if fitted is None and reliability is None:
         return None
     return {
         "classes": sources.classes,
         "temperature": None if fitted is None else fitted.temperature,
         "biases": None if fitted is None else fitted.biases,
+        "trusted": evaluation is None or evaluation.trustworthy,
         "reliability": None
         if reliability is None
         else {

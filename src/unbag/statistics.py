@@ -12,12 +12,21 @@ from torch import Tensor
 
 from unbag.validation import invalid
 
-__all__ = ["BagStatistics", "bag_sum", "present_bags", "take_bags", "zero_one_losses"]
+__all__ = ["BagStatistics", "bag_sum", "present_bags", "take_bags", "wide", "zero_one_losses"]
 
 # A product with the one-hot bag matrix is deterministic on CUDA, where scattered additions into a
 # few bags would be neither that nor fast. It costs M numbers per row, so only where M is small.
 _ONE_HOT_LIMIT = 64
 _HALF = (torch.float16, torch.bfloat16)
+
+
+def wide(values: Tensor) -> Tensor:
+    """Return values to sum up: on the CPU in float64, so that their order plays no part.
+
+    Several processes that share a batch then round the same sums as one process does.
+    """
+    on_cpu = values.device.type == "cpu" and values.dtype == torch.float32
+    return values.double() if on_cpu else values
 
 
 def bag_sum(values: Tensor, bag_index: Tensor, n_bags: int) -> Tensor:
@@ -196,16 +205,17 @@ class BagStatistics:
         :meth:`present_bags`.
         """
         index, n_bags = (self.bag_index, self.n_bags) if bags is None else bags
-        sums = bag_sum(values, index, n_bags)
-        return sums if self._total is None else self._total(sums)
+        sums = bag_sum(wide(values), index, n_bags)
+        return (sums if self._total is None else self._total(sums)).to(values.dtype)
 
     def mean(self, values: Tensor) -> Tensor:
         """Mean over all rows of the batch: (..., n, d) to (..., d)."""
+        wider = wide(values)
         if self._total is None:
-            return values.mean(-2)
-        rows = torch.full_like(values[..., :1, 0], values.shape[-2])  # (..., 1)
-        sums = self._total(torch.cat([values.sum(-2), rows], -1))
-        return sums[..., :-1] / sums[..., -1:]
+            return wider.mean(-2).to(values.dtype)
+        rows = torch.full_like(wider[..., :1, 0], values.shape[-2])  # (..., 1)
+        sums = self._total(torch.cat([wider.sum(-2), rows], -1))
+        return (sums[..., :-1] / sums[..., -1:]).to(values.dtype)
 
     def bag_mean(self, values: Tensor) -> Tensor:
         """Mean over the rows of every bag, 0 for one without rows: (..., n, d) to (..., M, d)."""

@@ -6,6 +6,7 @@ has one, the replica), and never a Python loop over bags or classes.
 """
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ __all__ = ["BagStatistics", "bag_sum", "present_bags", "take_bags", "wide", "zer
 # few bags would be neither that nor fast. It costs M numbers per row, so only where M is small.
 _ONE_HOT_LIMIT = 64
 _HALF = (torch.float16, torch.bfloat16)
+_CHUNK = 1 << 18  # numbers that are converted at a time
 
 
 def wide(values: Tensor) -> Tensor:
@@ -25,8 +27,11 @@ def wide(values: Tensor) -> Tensor:
 
     Several processes that share a batch then round the same sums as one process does.
     """
-    on_cpu = values.device.type == "cpu" and values.dtype == torch.float32
-    return values.double() if on_cpu else values
+    return values.double() if _is_widened(values) else values
+
+
+def _is_widened(values: Tensor) -> bool:
+    return values.device.type == "cpu" and values.dtype == torch.float32
 
 
 def bag_sum(values: Tensor, bag_index: Tensor, n_bags: int) -> Tensor:
@@ -73,6 +78,43 @@ def _sum_by_addition(values: Tensor, bag_index: Tensor, n_bags: int) -> Tensor:
     flat = values.new_zeros(stacks * n_bags, k)
     flat = flat.index_add(0, (bag_index + offset).reshape(-1), values.reshape(stacks * n, k))
     return flat.view(*lead, n_bags, k)
+
+
+def _wide_bag_sum(values: Tensor, bag_index: Tensor, n_bags: int) -> Tensor:
+    """Sum the rows of every bag, in the type of :func:`wide`."""
+    if not _is_widened(values):
+        return bag_sum(values, bag_index, n_bags)
+    if values.numel() <= _CHUNK:
+        return bag_sum(values.double(), bag_index, n_bags)
+    return cast(Tensor, _WideBagSum.apply(values, bag_index, n_bags))  # type: ignore[no-untyped-call]
+
+
+class _WideBagSum(torch.autograd.Function):
+    """Sums in float64 of numbers in float32, which are never all held in float64."""
+
+    @staticmethod
+    def forward(values: Tensor, bag_index: Tensor, n_bags: int) -> Tensor:
+        total: Tensor | None = None
+        rows = max(1, _CHUNK // max(1, values.shape[-1]))
+        for some, bags in zip(
+            torch.split(values, rows, -2), torch.split(bag_index, rows, -1), strict=True
+        ):
+            part = bag_sum(some.double(), bags, n_bags)
+            total = part if total is None else total.add_(part)
+        assert total is not None
+        return total
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004 - of torch
+        ctx.save_for_backward(inputs[1])
+        ctx.dtype = inputs[0].dtype
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (bag_index,) = ctx.saved_tensors
+        gradient = gradients[0].to(ctx.dtype)
+        index = bag_index[..., None].expand(*bag_index.shape, gradient.shape[-1])
+        return gradient.gather(-2, index), None, None
 
 
 def present_bags(bag_index: Tensor, n_bags: int) -> tuple[Tensor, Tensor]:
@@ -205,7 +247,7 @@ class BagStatistics:
         :meth:`present_bags`.
         """
         index, n_bags = (self.bag_index, self.n_bags) if bags is None else bags
-        sums = bag_sum(wide(values), index, n_bags)
+        sums = _wide_bag_sum(values, index, n_bags)
         return (sums if self._total is None else self._total(sums)).to(values.dtype)
 
     def mean(self, values: Tensor) -> Tensor:

@@ -106,6 +106,7 @@ class StackedMLP(StackedNetwork):
         ]
         for parameter in self.parameters:
             parameter.requires_grad_()
+        self.pairs = list(zip(self.values, self.parameters, strict=True))
 
     def _concatenate(self, gradients: Sequence[Tensor]) -> Tensor:
         return torch.cat([g.flatten(1) for g in gradients], dim=1)
@@ -153,7 +154,7 @@ class StackedMLP(StackedNetwork):
         x = x.flatten(2).to(self.compute)
         if x.shape[2] < self.padded[0]:
             x = nn.functional.pad(x, [0, self.padded[0] - x.shape[2]])
-        params = zip(self.values, self.parameters, strict=True)
+        params = iter(self.pairs)
         length = block_length(self.part.n_rows(x))
         in_blocks = self.in_blocks and training and learn
         for layer in range(self.hidden + 1):

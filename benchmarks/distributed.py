@@ -335,9 +335,13 @@ def through_ray(python: str, size: int) -> Record:
         if ended.returncode:
             return {"error": ended.stderr.strip().splitlines()[-1][:300]}
         found = torch.load(result, weights_only=True)
-    one = run("train_all", 1, device="cpu")["float64"]
-    worst = max(difference(found["float64"][name], expected) for name, expected in one.items())
-    return {"ray": ended.stdout.split()[-1], "processes": size, "difference": worst}
+    one = run("train_all", 1, device="cpu")
+    worst = {
+        precision: max(difference(found[precision][name], one[precision][name]) for name in names)
+        for precision, names in {"float64": [*one["float64"]], "float32": [*METHODS, SOFT]}.items()
+    }
+    record = {"ray": ended.stdout.split()[-1], "processes": size, "difference": worst["float64"]}
+    return record | {"float32": worst["float32"]}
 
 
 def fit_with_checkpoints(rank: int, size: int, port: int, folder: Path) -> None:
@@ -489,7 +493,7 @@ def table(record: Record) -> str:
         text += ["", _line("trained on", *heads), "|---" * (len(keys) + 2) + "|"]
         keys.append(("rounding", 1))
         for name in dict.fromkeys(row["of"] for row in rows):
-            text.append(_line(name, *(f"{values[name, *key]:.0e}" for key in keys)))
+            text.append(_line(name, *(_number(values[name, *key]) for key in keys)))
     if rows := record.get("averages"):
         size = rows[0]["processes"]
         text += [
@@ -503,7 +507,9 @@ def table(record: Record) -> str:
             share = f"{row['bias']:.1%}" if "bias" in row else "—"
             text.append(_line(row["of"], f"{row['difference']:.1%}", share))
     if row := record.get("ray"):
-        found = row.get("error") or f"{row['difference']:.0e}, float64"
+        found = row.get("error") or f"{_number(row['difference'])}, float64"
+        if "float32" in row:
+            found += f"; {_number(row['float32'])}, float32, of the default network"
         text += ["", f"Through TorchTrainer of Ray {row.get('ray', '')}, two workers: {found}."]
     if rows := record.get("kills"):
         ended = max(row["others_ended_after"] for row in rows)
@@ -528,6 +534,10 @@ def table(record: Record) -> str:
             keys = [key for key in ("one", "one_unrecorded", *sizes) if key in row]
             text.append(_line(f"{row['batch']:,}", *(f"{row[key]:.1f}" for key in keys)))
     return "\n".join(text)
+
+
+def _number(value: float) -> str:
+    return f"{value:.0e}" if value else "0"
 
 
 def _line(*cells: str) -> str:

@@ -162,7 +162,8 @@ def _balanced(p: Any, bag: Any, theta: Any, steps: int = 30) -> Any:
 
 
 def em_forest(cell: Cell, seed: int) -> Any:
-    labels, odds = cell.theta[cell.bag], (cell.theta / cell.shares)[cell.bag]
+    known = np.where(cell.shares > 0, cell.shares, 1)  # a class may be in no bag
+    labels, odds = cell.theta[cell.bag], (cell.theta / known)[cell.bag]
     for number in range(_ROUNDS + 1):
         is_last = number == _ROUNDS
         forest = RandomForestRegressor(

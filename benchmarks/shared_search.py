@@ -125,8 +125,9 @@ def table(record: dict[str, Any]) -> str:
     ]
     for number, run in enumerate(record["runs"], 1):
         ended = sum(n for state, n in run["states"].items() if state not in ("RUNNING", "WAITING"))
+        most = run.get("most_trainings_to_the_end", "–")  # earlier records counted ends instead
         lines.append(
-            f"| {number} | {run['taken_over']} | {ended} | {run['most_trainings_to_the_end']} | "
+            f"| {number} | {run['taken_over']} | {ended} | {most} | "
             f"{'yes' if run['same_result'] else 'no'} |"
         )
     return "\n".join(lines)

@@ -5,6 +5,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import unbag
+from unbag import statistics
 from unbag.exceptions import InvalidInputError
 from unbag.objectives import cross_entropy
 from unbag.statistics import BagStatistics, _sum_by_product, bag_sum, zero_one_losses
@@ -198,3 +199,18 @@ def test_statistics_of_a_stack_are_those_of_each_replica():
         alone = BagStatistics(logits[r], bag_index[r], 4, cross_entropy)
         for name in ("risks", "zero_one_risks", "mean_probabilities"):
             torch.testing.assert_close(getattr(stacked, name)[r], getattr(alone, name))
+
+
+@pytest.mark.parametrize("lead", [(), (2,)])
+def test_sums_in_pieces_are_sums(monkeypatch, lead):
+    """Of many numbers, in float64 piece by piece: so are the gradients."""
+    monkeypatch.setattr(statistics, "_CHUNK", 7)
+    values = torch.randn(*lead, 23, 3, requires_grad=True)
+    bag_index = torch.randint(0, 4, (*lead, 23))
+    found = statistics._wide_bag_sum(values, bag_index, 4)
+    assert found.dtype == torch.float64
+    expected = bag_sum(values.double(), bag_index, 4)
+    torch.testing.assert_close(found, expected)
+    factors = torch.randn_like(expected)
+    gradients = [torch.autograd.grad((s * factors).sum(), values)[0] for s in (found, expected)]
+    assert torch.equal(*gradients)

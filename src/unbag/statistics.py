@@ -6,18 +6,32 @@ has one, the replica), and never a Python loop over bags or classes.
 """
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from unbag.validation import invalid
 
-__all__ = ["BagStatistics", "bag_sum", "present_bags", "take_bags", "zero_one_losses"]
+__all__ = ["BagStatistics", "bag_sum", "present_bags", "take_bags", "wide", "zero_one_losses"]
 
 # A product with the one-hot bag matrix is deterministic on CUDA, where scattered additions into a
 # few bags would be neither that nor fast. It costs M numbers per row, so only where M is small.
 _ONE_HOT_LIMIT = 64
 _HALF = (torch.float16, torch.bfloat16)
+_CHUNK = 1 << 18  # numbers that are converted at a time
+
+
+def wide(values: Tensor) -> Tensor:
+    """Return values to sum up: on the CPU in float64, so that their order plays no part.
+
+    Several processes that share a batch then round the same sums as one process does.
+    """
+    return values.double() if _is_widened(values) else values
+
+
+def _is_widened(values: Tensor) -> bool:
+    return values.device.type == "cpu" and values.dtype == torch.float32
 
 
 def bag_sum(values: Tensor, bag_index: Tensor, n_bags: int) -> Tensor:
@@ -64,6 +78,43 @@ def _sum_by_addition(values: Tensor, bag_index: Tensor, n_bags: int) -> Tensor:
     flat = values.new_zeros(stacks * n_bags, k)
     flat = flat.index_add(0, (bag_index + offset).reshape(-1), values.reshape(stacks * n, k))
     return flat.view(*lead, n_bags, k)
+
+
+def _wide_bag_sum(values: Tensor, bag_index: Tensor, n_bags: int) -> Tensor:
+    """Sum the rows of every bag, in the type of :func:`wide`."""
+    if not _is_widened(values):
+        return bag_sum(values, bag_index, n_bags)
+    if values.numel() <= _CHUNK:
+        return bag_sum(values.double(), bag_index, n_bags)
+    return cast(Tensor, _WideBagSum.apply(values, bag_index, n_bags))  # type: ignore[no-untyped-call]
+
+
+class _WideBagSum(torch.autograd.Function):
+    """Sums in float64 of numbers in float32, which are never all held in float64."""
+
+    @staticmethod
+    def forward(values: Tensor, bag_index: Tensor, n_bags: int) -> Tensor:
+        total: Tensor | None = None
+        rows = max(1, _CHUNK // max(1, values.shape[-1]))
+        for some, bags in zip(
+            torch.split(values, rows, -2), torch.split(bag_index, rows, -1), strict=True
+        ):
+            part = bag_sum(some.double(), bags, n_bags)
+            total = part if total is None else total.add_(part)
+        assert total is not None
+        return total
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004 - of torch
+        ctx.save_for_backward(inputs[1])
+        ctx.dtype = inputs[0].dtype
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (bag_index,) = ctx.saved_tensors
+        gradient = gradients[0].to(ctx.dtype)
+        index = bag_index[..., None].expand(*bag_index.shape, gradient.shape[-1])
+        return gradient.gather(-2, index), None, None
 
 
 def present_bags(bag_index: Tensor, n_bags: int) -> tuple[Tensor, Tensor]:
@@ -196,16 +247,17 @@ class BagStatistics:
         :meth:`present_bags`.
         """
         index, n_bags = (self.bag_index, self.n_bags) if bags is None else bags
-        sums = bag_sum(values, index, n_bags)
-        return sums if self._total is None else self._total(sums)
+        sums = _wide_bag_sum(values, index, n_bags)
+        return (sums if self._total is None else self._total(sums)).to(values.dtype)
 
     def mean(self, values: Tensor) -> Tensor:
         """Mean over all rows of the batch: (..., n, d) to (..., d)."""
+        wider = wide(values)
         if self._total is None:
-            return values.mean(-2)
-        rows = torch.full_like(values[..., :1, 0], values.shape[-2])  # (..., 1)
-        sums = self._total(torch.cat([values.sum(-2), rows], -1))
-        return sums[..., :-1] / sums[..., -1:]
+            return wider.mean(-2).to(values.dtype)
+        rows = torch.full_like(wider[..., :1, 0], values.shape[-2])  # (..., 1)
+        sums = self._total(torch.cat([wider.sum(-2), rows], -1))
+        return (sums[..., :-1] / sums[..., -1:]).to(values.dtype)
 
     def bag_mean(self, values: Tensor) -> Tensor:
         """Mean over the rows of every bag, 0 for one without rows: (..., n, d) to (..., M, d)."""

@@ -8,6 +8,7 @@ usage: python -m study.checks deep_bags --dataset kmnist --network lenet5 --size
 All training rows are shuffled and cut into bags of one size, and the rest is dropped; only the
 number of rows of each class in every bag is known. Nothing is chosen by labels: errors on the test
 rows are those of the last epoch, and the smallest of any epoch that was tested stands beside them.
+Of a run that was stopped, they are those of the last stage that ended.
 A record is gone on with: what it holds is not trained again.
 
 Features need no bags, so the networks for bags of several sizes may begin with the same ones. With
@@ -26,6 +27,7 @@ import torch
 
 import unbag
 from study.data import make_job
+from unbag.callbacks import Callback, Epoch
 from unbag.methods import fit_many
 from unbag.methods.self_training import feature_replica
 from unbag.methods.soft_labels import DESCENT
@@ -93,7 +95,10 @@ def measure(
                     accelerated=cuda,
                     **given,
                 )
-                (fit,) = fit_many([job], precision=precision, test_every=_TEST_EVERY)
+                curves = _Curves()
+                (fit,) = fit_many(
+                    [job], precision=precision, test_every=_TEST_EVERY, callbacks=[curves]
+                )
                 errors = fit.history["test_error"]
                 tested = np.flatnonzero(np.isfinite(errors))
                 run = dict(zip(_KEYS, key, strict=True)) | {
@@ -104,13 +109,28 @@ def measure(
                     "epochs": fit.n_epochs,
                     "seconds": round(fit.seconds + record.get("feature_seconds", 0), 1),
                     "error": round(float(errors[tested[-1]]), 5),
-                    "best_error": round(float(errors[tested].min()), 5),
-                    "curve": [[int(e) + 1, round(float(errors[e]), 4)] for e in tested],
+                    "best_error": round(min(e for s in curves.stages for _, e in s["curve"]), 5),
+                    "stages": curves.stages,
                     "why": fit.stop_reason,
                 }
                 print(run)
                 record["runs"].append(run)
                 yield record
+
+
+class _Curves(Callback):
+    """Test errors of every stage of a fit, epoch by epoch."""
+
+    def __init__(self) -> None:
+        self.stages: list[dict[str, Any]] = []
+
+    def on_epoch(self, told: Epoch) -> None:
+        """Note the error where there is one."""
+        if "test_error" not in told.values:
+            return
+        if not self.stages or self.stages[-1]["stage"] != told.stage:
+            self.stages.append({"stage": told.stage, "epochs": told.epochs, "curve": []})
+        self.stages[-1]["curve"].append([told.epoch, round(told.values["test_error"], 4)])
 
 
 def _features(
@@ -155,8 +175,12 @@ def table(record: dict[str, Any]) -> str:
         spread = f" ({last.std(ddof=1):.2f})" if len(runs) > 1 else ""
         chosen = sorted({run["chosen"] for run in runs})
         name = f"auto: {', '.join(chosen)}" if method == "auto" else method
+        stopped = {run["stopped"] for run in runs if "stopped" in run}
+        name += f", stopped {', '.join(stopped)}" if stopped else ""
         cells = [dataset, network, str(size), name, str(len(runs))]
-        cells += [f"{last.mean():.2f}{spread}", f"{best.mean():.2f}", f"{runs[0]['epochs']}"]
+        epochs = "+".join(str(stage["epochs"]) for stage in runs[0].get("stages", ())[:4])
+        cells += [f"{last.mean():.2f}{spread}", f"{best.mean():.2f}"]
+        cells.append(epochs or f"{runs[0]['epochs']}")
         cells.append(f"{np.mean([run['seconds'] for run in runs]) / 60:.1f}")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

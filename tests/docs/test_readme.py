@@ -88,4 +88,4 @@ def test_arrays_in_python():
 
 
 def test_the_readme_fits_three_screens():
-    assert len(README.splitlines()) < 160
+    assert len(README.splitlines()) < 120

@@ -25,6 +25,7 @@ import unbag
 from unbag import UnbagClassifier
 from unbag.evaluation import Calibration, label_free_accuracy
 from unbag.exceptions import (
+    ImplausibleEstimateWarning,
     InvalidInputError,
     MissingBagsWarning,
     NotFiniteError,
@@ -855,3 +856,52 @@ class TestRowsOfKnownBags:
             clf.predict_proba(X, bag_ids=["a"])
         with pytest.raises(ValueError, match="'z'"):
             clf.predict_proba(X, bag_ids=["z"] * 90)
+
+
+def test_names_of_the_columns_of_bags_are_remembered(data):
+    X, ids, _ = data
+    names = ["a", "b", "c", "d"]
+    clf = make(priors=None).fit_bags(unbag.Bags(X, ids, TABLE, feature_names=names))
+    assert clf.feature_names_in_.tolist() == names
+    assert clf.feature_names_in_.dtype == object  # as scikit-learn has it
+    clf.predict(pd.DataFrame(X, columns=names))
+    clf.predict(unbag.Bags(X, ids, TABLE))
+    with pytest.raises(InvalidInputError, match="X must be Bags of the features 'a', 'b'"):
+        clf.predict(unbag.Bags(X, ids, TABLE, feature_names=names[::-1]))
+
+
+def test_lengths_must_agree_in_score(data):
+    X, ids, _ = data
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        make().fit(X, ids).score(X, ids[:-1])
+
+
+def test_bags_are_scored_and_calibrate_as_their_rows(data):
+    X, ids, _ = data
+    bags, clf = unbag.Bags(X, ids, TABLE), make().fit(X, ids)
+    assert clf.score(bags) == clf.score(X, ids)
+    expected = clf.calibrate(X, ids).predict_proba(X)
+    np.testing.assert_array_equal(clf.calibrate(bags).predict_proba(bags), expected)
+    with pytest.raises(InvalidInputError, match="y must be left out where X is Bags"):
+        clf.score(bags, ids)
+    others = unbag.Bags(X, ids, TABLE.set_axis(["u", "v", "w"], axis=1))
+    with pytest.raises(InvalidInputError, match="X must be Bags of the classes 'yes', 'no', 'may"):
+        clf.score(others)
+
+
+def test_a_score_beyond_all_chance_is_told(data):
+    X, _, y = data
+    clf = make(priors=np.eye(K), epochs=40).fit(X, y)
+    assert 0.7 < clf.score(X, y) <= 1
+    clf.set_params(priors=np.full((K, K), 0.3) + 0.1 * np.eye(K))  # of bags that hardly differ
+    with pytest.warns(ImplausibleEstimateWarning):
+        assert clf.score(X, y) > 2
+
+
+def test_rows_beyond_the_range_of_the_numbers_are_refused(data):
+    X, ids, _ = data
+    for sign in (1, -1):
+        far = X.astype(np.float64)
+        far[0, 0] = sign * 1e39
+        with pytest.raises(InvalidInputError, match="X must be within the range of float32"):
+            make(standardize=False).fit(far, ids)

@@ -17,6 +17,7 @@ from unbag import UnbagClassifier, export_onnx
 from unbag.estimator import graph
 from unbag.exceptions import InvalidInputError, UnbagError
 from unbag.methods import Tables
+from unbag.tabular import FEATURES, Features, ShareModels, TabularModel
 
 RNG = np.random.default_rng(0)
 X = RNG.normal([0, 5, -3, 1e6], [1, 0.1, 7, 30], (240, 4)).astype(np.float32)
@@ -84,6 +85,29 @@ def test_models_of_tables(tmp_path, learner):
     assert clf.module_.trust > 0.5  # or all that is compared are shares
     clf.calibrate(SEPARATE, BAGS)
     assert_same(clf, export_onnx(clf, tmp_path / "model.onnx"), SEPARATE)
+
+
+def test_models_of_shares(tmp_path):
+    """Features of all kinds, and rows that lie beyond those of the training."""
+    rng = np.random.default_rng(0)
+    kinds = [Features.learn(kind, SEPARATE.astype(float), rng) for kind in FEATURES]
+    models = ShareModels([(f.kind, len(f.center)) for f in kinds], 4, 2, 3)
+    with torch.no_grad():
+        for number, features in enumerate(kinds):
+            models.features[number] = features
+            for tensor, scale in ((models.matrix[number], 5), (models.offset[number], 0.5)):
+                tensor.copy_(torch.as_tensor(scale * rng.normal(size=tensor.shape)))
+        models.mixing.copy_(torch.as_tensor(rng.uniform(0.1, 0.3, models.mixing.shape)))
+        models.constant.copy_(torch.as_tensor(0.3 * rng.normal(size=3)))
+    clf = fitted(SEPARATE, method=Tables(rounds=1, learner="linear"), epochs=None)
+    clf.module_ = TabularModel({"shares": models}, [1.0], np.array([0.5, 0.3, 0.2]), 0.8)
+    assert np.ptp(clf.predict_proba(SEPARATE), axis=0).max() > 0.3
+    far = SEPARATE.mean(0) + 20 * (SEPARATE - SEPARATE.mean(0))
+    path = export_onnx(clf, tmp_path / "model.onnx")
+    again = unbag.load_model(clf.save(tmp_path / "model"))
+    for rows in (SEPARATE, far):
+        assert_same(clf, path, rows)
+        np.testing.assert_array_equal(again.predict_proba(rows), clf.predict_proba(rows))
 
 
 def test_a_model_of_a_table_that_cannot_be_exported(tmp_path):

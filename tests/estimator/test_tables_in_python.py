@@ -129,6 +129,8 @@ def test_the_bag_ids_are_given_once(train, shares):
         make(shares).fit(train, train["district"], bag="district")
     with pytest.raises(InvalidInputError, match="the target y is None"):
         make(shares).fit(train)
+    with pytest.raises(InvalidInputError, match="bag= may name the column of bag ids"):
+        make(shares).fit(train)
 
 
 def test_a_refit_on_numbers_forgets_the_columns(train, shares):

@@ -1,6 +1,7 @@
 """evaluate(): fitted classifiers of this library and of others."""
 
 import json
+import pickle
 import warnings
 
 import numpy as np
@@ -483,3 +484,14 @@ def test_rows_beside_those_of_training_are_an_unknown_part_of_their_bags(fitted)
     rows = unbag.ClassPriors.of(THETA).with_errors(shares_of="rows")
     assert evaluate(fitted, X, BAGS, priors=rows).shares_of == "rows"
     assert evaluate(fitted, unbag.Bags(X, BAGS, rows)).shares_of == "rows"
+
+
+@pytest.mark.parametrize(("shares_of", "old"), [("rows", "exact"), ("population", "iid")])
+def test_results_survive_pickling_and_have_their_old_names(shares_of, old):
+    theta = np.array([[0.8, 0.2], [0.3, 0.7]])
+    bag = np.repeat([0, 1], 50)
+    report = evaluate_predictions(np.arange(100) % 2, bag, priors=theta, shares_of=shares_of)
+    again = pickle.loads(pickle.dumps(report.accuracy))
+    assert (again, again.interval) == (report.accuracy, report.accuracy.interval)
+    with pytest.warns(FutureWarning, match="Evaluation.sampling is replaced: use Evaluation.share"):
+        assert report.sampling == old

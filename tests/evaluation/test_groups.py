@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from unbag.evaluation import evaluate, evaluate_predictions
@@ -84,6 +85,18 @@ def test_a_column_of_a_table_or_what_is_wrong_with_it():
     frame = pd.DataFrame({"x": np.zeros(len(bag)), "sex": sex})
     report = evaluate(Model(), frame, bag, priors=THETA, by="sex")
     assert len(report.groups) == 2
+    table = pa.Table.from_pandas(frame.assign(bag=bag))
+    coded = table.set_column(1, "sex", table["sex"].dictionary_encode())
+    readers = [frame.assign(bag=bag), table, coded, coded.to_reader()]  # the last is read once
+    for given in readers:
+        of_table = evaluate(Model(), given, bag="bag", priors=THETA, by="sex")
+        assert float(of_table.accuracy) == float(report.accuracy)
+        assert len(of_table.groups) == 2
+    for wrong in ({"bag_ids": bag}, {"X": np.zeros((len(bag), 1))}):
+        with pytest.raises(InvalidInputError, match="bag must be given where X is a table"):
+            evaluate(Model(), **{"X": frame, "bag": "bag"} | wrong, priors=THETA)
+    with pytest.raises(InvalidInputError, match="bag must be a column of X, got 'bags'"):
+        evaluate(Model(), table, bag="bags", priors=THETA)
     with pytest.raises(InvalidInputError, match="by must be a column of X, got 'age'"):
         evaluate(Model(), frame, bag, priors=THETA, by="age")
     with pytest.raises(InvalidInputError, match="by must be of at most 100 groups"):

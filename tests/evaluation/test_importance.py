@@ -73,3 +73,13 @@ def test_images_have_no_columns(table):
     X = table[["noise", "more"]].to_numpy().reshape(600, 1, 2)
     with pytest.raises(InvalidInputError, match=r"rows of shape \(d,\)"):
         unbag.permutation_importance(fit(X), X, IDS)
+
+
+def test_the_plot_has_a_bar_per_column_the_most_important_above(table):
+    pytest.importorskip("matplotlib")
+    found = unbag.permutation_importance(fit(table), table, IDS)
+    ax = found.plot()
+    assert [label.get_text() for label in ax.get_yticklabels()] == list(found.columns)
+    assert [bar.get_width() for bar in ax.patches] == pytest.approx(list(found.increase))
+    low, high = ax.get_ylim()
+    assert low > high

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 from sklearn import metrics as sk
 
-from unbag.evaluation import evaluate_predictions
+from unbag.evaluation import Estimate, evaluate_predictions
+from unbag.evaluation.probabilities import RocCurve
 from unbag.exceptions import InvalidInputError
 from unbag.priors import ClassPriors
 
@@ -225,3 +226,15 @@ def test_drift_of_a_bag_whose_predictions_cannot_vary():
     found = evaluate_predictions(predicted, bag, priors=theta, probabilities=chances)
     assert found.misfit.drift > 0
     json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_a_recall_beyond_the_estimated_curve_is_refused():
+    roc = RocCurve(
+        false_positive_rate=np.array([0.0, 0.5, 0.9]),
+        true_positive_rate=np.array([0.3, 0.9, 0.8]),
+        thresholds=np.array([0.9, 0.5, 0.1]),
+        auc=Estimate(0.7),
+    )
+    assert [roc.threshold_for_recall(recall) for recall in (0.3, 0.31, 0.9)] == [0.9, 0.5, 0.5]
+    with pytest.raises(InvalidInputError, match=r"0.95 \(at most 0.900 is reached\)"):
+        roc.threshold_for_recall(0.95)

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from unbag.io import encoding_from_dict
+from unbag.io.drift import Drift
 from unbag.io.frames import encode_frame
 
 
@@ -53,3 +54,30 @@ def test_what_was_seen_is_kept_and_models_without_it_compare_nothing(encoding):
     other = rows(500, 1).assign(age=1000.0)
     assert encoding_from_dict(values).compare(other) == ()
     assert encoding.compare(other)
+
+
+def test_parts_that_are_counted_apart_add_up(encoding):
+    other = rows(500, 1)
+    other["age"] += 30
+    other.loc[:40, "city"] = "Rovaniemi"
+    other.loc[450:, "city"] = "Inari"
+    other.loc[100:300, "member"] = pd.NA
+    whole, first, second = (Drift(encoding) for _ in range(3))
+    for drift, part in ((whole, other), (first, other[:300]), (second, other[300:])):
+        encoding.transform(part, drift)
+    first.add(second)
+    assert first.seen == whole.seen
+    assert first.messages() == whole.messages() != ()
+    both = Drift(encoding)
+    both.add(first)
+    assert both.messages() == first.messages()
+
+
+def test_columns_can_be_left_out_of_an_encoding(encoding):
+    rest, left = encoding.without({"city": "it tells the bag", "day": "it is a day"})
+    assert rest.columns == ("age", "member")
+    assert set(rest.seen) == {"age", "member"}
+    assert rest.left_out == {**encoding.left_out, "city": "it tells the bag", "day": "it is a day"}
+    other = rows(20, 3)
+    np.testing.assert_array_equal(rest.transform(other), encoding.transform(other)[:, left])
+    assert repr(rest) == f"TableEncoding(2 columns, {left.sum()} features)"

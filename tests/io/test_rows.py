@@ -136,7 +136,9 @@ class TestTables:
 
 class TestBagIds:
     def ids(self, folder, values, dtype=None):
-        column = pa.array(values, dtype)
+        stored = dtype.value_type if dtype and pa.types.is_dictionary(dtype) else dtype
+        column = pa.array(values, stored)
+        column = column if stored is dtype else column.dictionary_encode().cast(dtype)
         table = pa.table({"x": [i % 2 for i in range(len(column))], "bag": column})
         pq.write_table(table, folder / "bags.parquet")
         ids = read_rows(folder / "bags.parquet", bag="bag").bag_ids

@@ -49,7 +49,8 @@ def test_residual_networks_learn_from_augmented_images_where_bags_differ():
     network = unbag.models.ResNet20(1, 2)
     assert choose(differ, model="resnet20") == choose(differ, model=network) == "consistency"
     assert choose(alike, model="resnet20") == "crossfit"
-    assert choose(small, model="resnet20") == "crossfit"
+    assert choose(small, model="resnet20") == choose(small, model=network) == "self-training"
+    assert choose(small, model="mlp") == "crossfit"
     assert choose(differ, model="mlp") == "crossfit"
     own = torch.nn.Sequential(
         torch.nn.Unflatten(1, (1, 4)),
@@ -59,7 +60,9 @@ def test_residual_networks_learn_from_augmented_images_where_bags_differ():
         torch.nn.Linear(8, 2),
     )
     assert choose(differ, model=own) == "consistency"
+    assert choose(small, model=own) == "self-training"
     own[2] = torch.nn.Identity()  # without normalisation
+    assert choose(small, model=own) == "self-training"
     assert choose(differ, model=own) == "crossfit"
     assert choose(differ, model="resnet20", one_training=True) == "matched-likelihood"
 
@@ -82,6 +85,7 @@ def test_a_part_of_the_training_is_shorter_than_the_whole():
     assert shortened(dataclasses.replace(job, epochs=30), 0.5).epochs == 15
     assert shortened(dataclasses.replace(job, epochs=1), 0.25).epochs == 1
     assert shortened(dataclasses.replace(job, method="prop"), 0.5).epochs == 50
+    assert Auto().epochs(job) == soft_epochs(bags.n_rows)
 
 
 def test_a_part_of_the_rounds_is_taken_by_the_method_chosen_for_the_whole():

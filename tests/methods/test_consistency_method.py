@@ -107,6 +107,8 @@ def test_batches_and_epochs():
     given = describe(bags, epochs=3, batch_size=100, learning_rate=0.5)
     assert (given.epochs, given.batch_size, given.learning_rate) == (3, 100, 0.5)
     assert (replica.learning_rate, replica.decoupled_weight_decay) == (2e-3, 0.05)
+    tenth = unbag.Bags(X[:5500], np.arange(5500) % K, CLEAR)
+    assert describe(tenth).batch_size == 550
     few = unbag.make_bags(*rows(300), THETA, random_state=0)
     assert describe(few).batch_size == describe(few).bags.n_rows
     whole = describe(small_bags())

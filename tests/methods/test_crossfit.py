@@ -222,6 +222,18 @@ def test_the_start_is_the_mean_of_several_networks():
 
 
 @pytest.mark.parametrize("theta", [THETA, WEAK])
+def test_the_first_round_learns_what_the_start_gave(theta):
+    fitting, expected = (crossfitting(make(theta=theta), CrossFit(rounds=1)) for _ in range(2))
+    trainings = fitting.trainings()
+    fits = run(next(trainings))
+    for fit in fits:
+        fit.logits[:] = np.random.default_rng(0).normal(size=fit.logits.shape)
+    expected.use_start(fits)
+    pairs = zip(trainings.send(fits), expected.round(), strict=True)
+    assert all(np.array_equal(one.targets, other.targets) for one, other in pairs)
+
+
+@pytest.mark.parametrize("theta", [THETA, WEAK])
 def test_a_module_of_the_users_starts_alone(theta):
     own = unbag.models.MLP(4, K, depth=1)
     assert len(crossfitting(make(theta=theta), model=own).start()) == 1
@@ -616,6 +628,16 @@ def test_another_loss_and_early_stopping_are_refused(settings, message):
     bags = make()
     with pytest.raises(InvalidInputError, match=message):
         fit_many([Job(bags, "crossfit", held_out=bags, **settings)])
+
+
+def test_only_the_last_network_is_tested():
+    fitting = crossfitting(test=TestSet(*gaussians(20)), held_out=make(60, 1))
+    for replica in (*fitting.start(), *fitting.round()):
+        assert (replica.test, replica.held_out) == (None, None)
+    assert (fitting.last().test, fitting.last().held_out) == (
+        fitting.job.test,
+        fitting.job.held_out,
+    )
 
 
 def test_the_batch_size_of_the_user_holds_in_all_trainings():

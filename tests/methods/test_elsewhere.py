@@ -62,6 +62,12 @@ def test_parts_have_as_many_of_every_kind():
         assert sorted(job.method for job in task) == ["prop", "u-prr", "unbiased"]
 
 
+def test_without_jobs_nothing_is_sent():
+    executor = Pickling(2)
+    assert fit_many([], executor=executor) == []
+    assert executor.tasks == []
+
+
 def test_rows_are_sent_once_with_a_part():
     executor = Pickling(1)
     fit_many(jobs_of(), executor=executor)

@@ -122,3 +122,12 @@ def test_models_that_contradict_the_bags_are_left_even():
     wrong = np.roll(says, 1, axis=1)
     weights = stacking_weights(np.stack([wrong, wrong]), ratios, shares)
     np.testing.assert_allclose(weights, 0.5)
+
+
+def test_without_predictions_the_slope_is_0_and_nothing_is_known_of_it():
+    observed = np.array([[0.1, -0.1], [0.2, -0.2], [-0.3, 0.3]])
+    for few in (
+        Slope.of(observed, 0 * observed, np.ones(3)),
+        Slope.of(*2 * [observed[:1]], np.ones(1)),
+    ):
+        assert (few.value, few.error, few.is_positive) == (0, np.inf, False)

@@ -8,6 +8,7 @@ import torch
 from small_jobs import K
 
 import unbag
+from unbag.evaluation import likeliest_temperature_by_counts
 from unbag.exceptions import InvalidInputError
 from unbag.methods import Job, SelfTraining, fit_many, self_training
 from unbag.methods.self_training import _Stages
@@ -112,26 +113,37 @@ def test_labels_of_the_last_network_add_up_to_the_counts():
     np.testing.assert_array_equal(last.bags.rows, np.flatnonzero(~stage.kept_out))
 
 
-def test_the_counts_of_bags_kept_out_decide_between_teacher_and_last_network():
-    bags, y = images()
+def test_the_last_network_comes_back_with_a_temperature_from_bags_it_has_not_seen():
+    bags, _ = images()
     wanted = job(bags)
-    trainings = SelfTraining().fit(wanted)
-    (start,) = next(trainings)
-    fits = train([start], device="cpu")
+    seen, end = stages(wanted)
+    replica, fit = seen[-1]
     kept_out = _Stages(SelfTraining(), wanted).kept_out
-    right = 8.0 * np.eye(K)[y]
-    for teacher_is_right in (True, False):
-        trainings = SelfTraining().fit(wanted)
-        next(trainings)
-        (teacher,) = trainings.send(fits)
-        (fit,) = train([replace(teacher, epochs=1)], device="cpu")
-        teacher_fit = replace(fit, logits=right if teacher_is_right else 0 * right)
-        (last,) = trainings.send([teacher_fit])
-        of_last = 0 * right[kept_out] if teacher_is_right else right[kept_out]
-        (fit,) = train([replace(last, epochs=1)], device="cpu")
-        with pytest.raises(StopIteration) as end:
-            trainings.send([replace(fit, logits=of_last)])
-        assert (end.value.value.module is teacher_fit.module) == teacher_is_right
+    np.testing.assert_array_equal(replica.predicted.rows, np.flatnonzero(kept_out))
+    assert end.module is fit.module
+    kept = replica.predicted
+    expected = likeliest_temperature_by_counts(
+        torch.from_numpy(fit.logits), torch.tensor(kept.bag_index), torch.tensor(bags.priors.values)
+    )
+    assert end.calibration.temperature == expected != 1
+
+
+def test_features_are_for_convolutional_networks_and_many_rows(monkeypatch):
+    monkeypatch.setattr(self_training, "_FEATURE_ROWS", 400)
+    bags, _ = images()
+    few, _ = images(n=392)
+    module = LeNet5(1, K, size=(SIDE, SIDE))
+
+    def first_stage(bags, method=None, **settings):
+        method = method or SelfTraining()
+        return next(method.fit(job(bags, method, **settings)))[0].stage
+
+    assert first_stage(bags) == "features"
+    assert first_stage(few, SelfTraining(features=True)) == "features"
+    assert first_stage(few) == "start"
+    assert first_stage(bags, model=module) == "start"
+    assert first_stage(bags, model="mlp") == "start"
+    assert first_stage(bags, SelfTraining(features=False)) == "start"
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
@@ -140,7 +152,7 @@ def test_a_stage_that_diverged_ends_the_job(place):
     wanted = job(bags, SelfTraining(features=True), epochs=1)
     seen, end = stages(wanted, lambda number, fit: replace(fit, diverged=number == place))
     assert len(seen) == place + 1
-    assert end.diverged == (place < 3)  # the teacher is taken in place of such a last network
+    assert end.diverged
 
 
 def test_it_learns_from_the_counts_of_small_bags():

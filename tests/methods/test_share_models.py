@@ -5,14 +5,15 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 
-from unbag.methods.evidence import Slope
+from unbag.methods.evidence import Slope, evidence_weights
 from unbag.methods.share_models import (
     STRENGTHS,
     BagData,
     fit_path,
     mix_paths,
+    predict_left_out,
     slope_of_paths,
 )
 from unbag.tabular import FEATURES, Features
@@ -91,6 +92,20 @@ def test_gains_compare_the_shares_of_a_left_out_bag_with_those_of_the_others():
     constant = theta[others].mean(0)  # bags are of one size
     expected = (bag == m).sum() * (theta[m] * np.log(predicted / constant)).sum()
     assert path.gains[2, m] == pytest.approx(expected, rel=1e-4)
+
+
+def test_rows_of_bags_left_out_are_predicted_by_models_and_the_constant_shares():
+    x, _, bag, theta = table(n=200, n_bags=8, signal=0.7)
+    data = BagData.of(bag, theta, None, 0)
+    (path,) = paths(x, data, ("linear",))
+    own = data.fold == data.fold[3]
+    rows = own[bag]
+    *weights, last = evidence_weights(np.vstack([path.gains, np.zeros(8)])[:, ~own])
+    assert 0.01 < last < 0.99
+    constant = np.log(theta[~own].mean(0))  # bags are of one size
+    mixed = sum(w * log_p[rows] for w, log_p in zip(weights, path.left_out, strict=True))
+    expected = log_softmax(mixed + last * constant, axis=1)
+    np.testing.assert_allclose(predict_left_out([path], data)[rows], expected, atol=1e-9)
 
 
 def test_strong_penalties_are_constant_and_weights_of_rows_count():

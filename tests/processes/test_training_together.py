@@ -4,6 +4,7 @@ from dataclasses import replace
 from unittest import mock
 
 import numpy as np
+import pytest
 import torch
 from together import run_together
 from torch import nn
@@ -111,3 +112,43 @@ def test_two_processes_train_what_one_trains():
     for result in run_together(train_all):
         assert not isinstance(result, BaseException), result
         assert_equal(result, expected)
+
+
+def float32_replicas():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2500, 20)) + np.repeat(rng.normal(size=(4, 20)), 625, 0)
+    bags = Bags(X.astype(np.float32), np.repeat(np.arange(4) % 3, 625), THETA)
+    options = {"width": 64, "dropout": 0.2}
+    found = {}
+    for batch_size in (600, 603):  # of whole blocks, and with rows left over
+        job = Job(bags, "prop", model_options=options, epochs=6, batch_size=batch_size)
+        for kind in (objectives.PartialRiskRegularized, objectives.Proportion):
+            found[f"{kind.__name__}, {batch_size}"] = job.replica(job.objective(kind))
+        weight = np.linspace(0.5, 2, bags.n_rows)
+        soft = {"objective": None, "targets": rng.dirichlet(np.ones(3), bags.n_rows)}
+        soft |= {"mixup": True, "batching": "shuffled", "sample_weight": weight}
+        found[f"soft labels, {batch_size}"] = job.replica(**soft)
+    return found
+
+
+def train_in_float32():
+    torch.manual_seed(0)
+    found = float32_replicas()
+    fits = [train([replica], device="cpu")[0] for replica in found.values()]
+    return {
+        name: {part: value.numpy() for part, value in fit.module.state_dict().items()}
+        for name, fit in zip(found, fits, strict=True)
+    }
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_float32_is_not_rounded_otherwise_on_several_processes(size):
+    """Else a ReLU flips, and the networks grow apart: by 1e-4 and more in so many steps."""
+    expected = train_in_float32()
+    for result in run_together(train_in_float32, size=size):
+        assert not isinstance(result, BaseException), result
+        for name, parts in expected.items():
+            for part, value in parts.items():
+                np.testing.assert_allclose(
+                    result[name][part], value, rtol=0, atol=1e-6, err_msg=f"{part} of {name}"
+                )

@@ -89,6 +89,16 @@ def test_a_model_no_better_than_one_class(run, right, answer, reason):
     assert not any("unbag predict" in step for step in following["points"])
 
 
+@pytest.mark.parametrize("right", [0.3, 0.55, 0.8])
+def test_rows_that_cannot_tell_say_so(run, right):
+    _, good, _, _ = answers(run, right=right, rows=10)
+    assert re.fullmatch(
+        r"These rows cannot tell: it may be right for anything from \d+\.\d% to \d+\.\d% of new "
+        r"rows\.",
+        good["answer"],
+    )
+
+
 def test_warnings_and_no_evaluation_ask_for_care(run):
     status, good, trust, following = answers(run, evaluated=False, warnings=["Rows repeat."])
     assert status == "care"

@@ -69,7 +69,7 @@ class CheckedInputs(BaseEstimator):  # type: ignore[misc]
         if y is None and bag is None:
             message = (
                 f"{type(self).__name__} requires y to be passed, but the target y is None; y is "
-                "the bag id of every row."
+                "the bag id of every row. For a table, bag= may name the column of bag ids instead."
             )
             raise InvalidInputError(message)
         if y is not None and bag is not None:

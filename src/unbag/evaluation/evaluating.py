@@ -49,9 +49,11 @@ from unbag.priors import (
 )
 from unbag.rows import check_rows
 from unbag.validation import (
+    arrow_table,
     as_float_array,
     check_number,
     invalid,
+    is_frame,
     is_table,
     reads_tables,
 )
@@ -244,6 +246,7 @@ def evaluate(
     test_prior: Any = None,
     by: Any = None,
     probabilities: Any = None,
+    bag: str | None = None,
     **options: Any,
 ) -> Evaluation:
     """Evaluate a fitted classifier on held-out rows, without labels.
@@ -267,6 +270,8 @@ def evaluate(
         A group of every row, or the name of a column of X that holds it.
     probabilities : array of shape (n, K), optional
         What ``estimator.predict_proba(X)`` gave, where you have it: rows are not predicted again.
+    bag : str, optional
+        The name of the column of X that holds the bag ids, in place of ``bag_ids``.
     **options
         Of :func:`evaluate_predictions`. Rows that occur more than once are recognised, unless
         ``row_ids`` says which do.
@@ -276,8 +281,14 @@ def evaluate(
     Evaluation
     """
     default_priors, selected, of_other_rows = None, None, priors is None
+    if is_table(X) and not is_frame(X):  # what gives its rows once, or in another order each time
+        X = arrow_table("X", X)
     if by is not None:
         options["by"] = column_of(X, by)
+    if bag is not None:
+        if bag_ids is not None or isinstance(X, Bags) or not is_table(X):
+            raise invalid("bag", "given where X is a table, without bag_ids", repr(bag))
+        bag_ids = column_of(X, bag, "bag")
     if isinstance(X, Bags):
         if bag_ids is not None:
             raise invalid("bag_ids", "left out where X is Bags, which hold them", "both")

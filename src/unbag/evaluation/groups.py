@@ -13,7 +13,7 @@ from unbag.evaluation.inverses import LeftInverse
 from unbag.evaluation.variances import BagSample
 from unbag.ids import id_array
 from unbag.plain import to_plain
-from unbag.validation import invalid, is_table, shorten
+from unbag.validation import arrow_table, invalid, is_frame, is_table, shorten
 
 __all__ = ["GroupNumbers", "column_of", "group_numbers", "read_groups"]
 
@@ -50,15 +50,22 @@ class GroupNumbers:
         return {name: to_plain(value) for name, value in vars(self).items()}
 
 
-def column_of(X: Any, by: Any) -> Any:
-    """Give the groups of rows, where they may be named by a column of X."""
+def column_of(X: Any, by: Any, name: str = "by") -> Any:
+    """Give a number or name of every row, where these may be named by a column of X."""
     if not isinstance(by, str):
         return by
     if not is_table(X):
-        raise invalid("by", "an array of groups where X is no table", repr(by))
-    if by not in (names := list(X.columns)):
-        raise invalid("by", "a column of X", repr(by), f"it has {shorten(names)}.")
-    return np.asarray(X[by])
+        raise invalid(name, "an array of groups where X is no table", repr(by))
+    is_arrow = not is_frame(X) or hasattr(X, "column_names")
+    table = arrow_table("X", X) if is_arrow else X
+    if by not in (names := list(table.column_names if is_arrow else table.columns)):
+        raise invalid(name, "a column of X", repr(by), f"it has {shorten(names)}.")
+    if not is_arrow:
+        return np.asarray(table[by])
+    column = table[by]
+    if hasattr(column.type, "value_type") and hasattr(column.type, "index_type"):  # a dictionary
+        column = column.cast(column.type.value_type)
+    return column.to_numpy()
 
 
 def read_groups(by: Any, n: int) -> tuple[list[Any], _Ints]:

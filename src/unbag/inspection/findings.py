@@ -209,5 +209,11 @@ def plain_number(value: float) -> str:
 
 
 def points(width: float) -> str:
-    """Write a half-width in percentage points."""
-    return f"± {plain_number(100 * width)} points"
+    """Write a half-width in percentage points; beyond 50 the share may be anything.
+
+    Examples
+    --------
+    >>> points(0.021), points(1.9)
+    ('± 2.1 points', '± 50 points or more')
+    """
+    return f"± {plain_number(100 * width)} points" if width < 0.5 else "± 50 points or more"

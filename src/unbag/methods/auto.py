@@ -8,6 +8,7 @@ from unbag.methods.base import Method, Trainings
 from unbag.methods.consistency import Consistency
 from unbag.methods.crossfit import CrossFit
 from unbag.methods.job import Job
+from unbag.methods.self_training import SelfTraining
 from unbag.methods.single import UPRR, BagLikelihood, MatchedLikelihood
 from unbag.methods.sizes import are_pure, are_weak, choose_batching
 from unbag.methods.tables import Tables
@@ -29,8 +30,9 @@ class Auto(Method):
        training.
     5. Rows are a table of at most 200,000, and nothing about a network is asked for (``model``, its
        sizes, epochs, batch size, learning rate and weight decay are at their defaults): ``tables``.
-    6. The network is a residual one, given by name or as a module, shares are not weak and bags
-       are not small: ``consistency``, one training on augmented images.
+    6. The network is convolutional, given by name or as a module, and bags are small:
+       ``self-training``. If bags are not small, shares are not weak, and the network has batch
+       normalisation: ``consistency``, one training on augmented images.
     7. There are more than 200,000 rows: ``matched-likelihood``, since the 11 to 19 trainings or
        more of ``crossfit`` take long, and its soft labels gain least where rows are many.
     8. Otherwise ``crossfit``.
@@ -84,6 +86,8 @@ class Auto(Method):
         if flat:
             return Tables(), "rows are a table, and no setting of a network was given"
         are_small = choose_batching(job.rows.counts) == "whole-bags"
+        if are_small and len(job.rows.row_shape) > 1 and is_convolutional(job.network()):
+            return SelfTraining(), "the network is convolutional, and bags are small"
         if not are_small and not are_weak(job.theta) and _is_deep(job):
             return Consistency(), "the network is convolutional, and bags differ enough"
         if n > _MOST_ROWS:

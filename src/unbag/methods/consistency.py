@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from unbag.evaluation import Calibration, likeliest_temperature
+from unbag.evaluation import Calibration, likeliest_temperature, likeliest_temperature_by_counts
 from unbag.identity import identify
 from unbag.methods.base import Method, Trainings
 from unbag.methods.job import Job
@@ -88,8 +88,10 @@ class Consistency(Method):
     def fit(self, job: Job) -> Trainings:
         """Train once, and set the temperature by the bags of rows that were kept out."""
         replica = self._replica(job)
-        (fit,) = yield [replica]
-        return fit if fit.diverged else calibrate(replica, fit)
+        fits: list[Fit] = yield [replica]
+        if fits[0].diverged:
+            return fits[0]
+        return calibrate(replica, fits[0], by_counts=job.keeps_bags_whole)
 
     def _replica(self, job: Job) -> Replica:
         """Describe the one training: some rows are kept out, the others have pseudo-labels."""
@@ -154,14 +156,22 @@ def keep_out(job: Job) -> NDArray[np.bool_]:
     return kept_out
 
 
-def calibrate(replica: Replica, fit: Fit) -> Fit:
-    """Find the temperature on the rows kept out, and say how well their bags are predicted."""
+def calibrate(replica: Replica, fit: Fit, *, by_counts: bool) -> Fit:
+    """Find the temperature on the rows kept out, and say how well their bags are predicted.
+
+    With ``by_counts`` it is the one at which the class counts of whole bags are likeliest.
+    """
     assert replica.predicted is not None
     assert replica.output_prior is not None
     assert fit.logits is not None
-    ratios = row_ratios(replica.predicted, replica.output_prior)
+    bags = replica.predicted
+    ratios = row_ratios(bags, replica.output_prior)
     logits, ratio = torch.from_numpy(fit.logits), torch.from_numpy(ratios)
-    temperature = float(likeliest_temperature(logits, ratio))
+    if by_counts:
+        index, theta = torch.tensor(bags.bag_index), torch.tensor(bags.priors.values)
+        temperature = float(likeliest_temperature_by_counts(logits, index, theta))
+    else:
+        temperature = float(likeliest_temperature(logits, ratio))
     gains = log_gains(log_softmax(fit.logits / temperature, axis=1), ratios)
     return replace(
         fit,

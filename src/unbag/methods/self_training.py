@@ -11,8 +11,7 @@ own errors. Each stage begins with what the one before has learned:
    to its counts. The network learns these labels and the counts at once, on changed rows.
 4. A last network learns the teacher's labels of all rows.
 
-Some bags are kept out of the last two stages. Their counts decide whether the teacher or the last
-network is returned, and set the temperature.
+Some bags are kept out of the last two stages. The temperature makes their counts likeliest.
 """
 
 from collections.abc import Generator
@@ -20,12 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.special import log_softmax
 from torch import nn
 
-from unbag.bags import Bags
-from unbag.evaluation import likeliest_temperature_by_counts
 from unbag.methods.base import Method, Trainings
 from unbag.methods.consistency import calibrate, keep_out
 from unbag.methods.job import Job
@@ -33,14 +29,14 @@ from unbag.methods.posterior import HALF_TRUSTED_ROWS, balanced_posterior
 from unbag.methods.single import CountLikelihood, MatchedLikelihood, Prop
 from unbag.methods.sizes import ADAM_RATE, LEAST_BATCH, noise_of_shares
 from unbag.methods.soft_labels import DESCENT, has_mirror_images, learns_by_descent, soft_epochs
-from unbag.models import is_normalized, take_features, with_projector
-from unbag.objectives.counts import log_count_chance
+from unbag.models import is_convolutional, is_normalized, take_features, with_projector
 from unbag.training import Augmentation, Contrast, Fit, PseudoLabels, Replica
 from unbag.validation import check_flag, invalid
 
 __all__ = ["SelfTraining"]
 
 _START_STEPS, _STEPS_FROM_FEATURES = 7000, 2000
+_FEATURE_ROWS = 10_000
 _FEATURE_NOISE = 16.0  # of shares, from which on a start changes features less than the last layer
 _TEACHER_LONGER = 2.5
 _STEADY_RATE = 0.03  # of gradient descent, for a network that has learned already
@@ -55,9 +51,8 @@ class SelfTraining(Method):
     Parameters
     ----------
     features : bool, optional
-        Whether features are learned first. By default they are where networks learn labels by
-        gradient descent (convolutions, batch normalisation, 10,000 rows), but not where the
-        network is a module, which brings weights of its own.
+        Whether features are learned first. By default they are by convolutional networks from
+        10,000 rows on, but not where the network is a module, which brings weights of its own.
     strong : bool, optional
         Whether images are changed strongly when the network learns from the teacher. By default
         they are for networks with batch normalisation; small networks learn less from such images.
@@ -130,7 +125,11 @@ class _Stages:
         self.flip = has_mirror_images(self.bags.row_shape)
         self.by_descent = learns_by_descent(self.module, self.bags.n_rows, job.learning_rate)
         self.has_features = isinstance(job.model, nn.Module)
-        usual = self.by_descent and not self.has_features
+        usual = (
+            is_convolutional(self.module)
+            and self.bags.n_rows >= _FEATURE_ROWS
+            and not self.has_features
+        )
         self.learns_features = usual if settings.features is None else settings.features
         self.strong = is_normalized(self.module) if settings.strong is None else settings.strong
         self.kept_out = keep_out(job)
@@ -148,16 +147,12 @@ class _Stages:
         fit = yield from self._train(self.start(self.module))
         if fit.diverged:
             return self.finish(fit)
-        teacher = yield from self._train(replica := self.teacher(fit.module))
+        teacher = yield from self._train(self.teacher(fit.module))
         if teacher.diverged:
             return self.finish(teacher)
-        assert teacher.logits is not None
-        last = yield from self._train(self.last(self.module, teacher))
-        teacher = replace(teacher, logits=teacher.logits[self.kept_out])
-        replica = replace(replica, predicted=self._bags_kept_out())
-        if last.diverged or self._log_chance(last) < self._log_chance(teacher):
-            return self.finish(calibrate(replica, teacher))
-        return self.finish(calibrate(replica, last))
+        replica = self.last(self.module, teacher)
+        last = yield from self._train(replica)
+        return self.finish(last if last.diverged else calibrate(replica, last, by_counts=True))
 
     def _train(self, replica: Replica) -> Generator[list[Any], list[Any], Fit]:
         (fit,) = yield [replica]
@@ -225,7 +220,7 @@ class _Stages:
             module=module,
             objective=None,
             targets=targets[~self.kept_out],
-            predicted=self._bags_kept_out(),
+            predicted=self.bags.take(np.flatnonzero(self.kept_out)),
             batch_size=job.batch_size or _LAST_BATCH,
             batching="shuffled",
             epochs=self.epochs,
@@ -241,9 +236,6 @@ class _Stages:
         sample_weight = None if weight is None else weight[rows]
         return replace(replica, bags=self.bags.take(rows), sample_weight=sample_weight)
 
-    def _bags_kept_out(self) -> Bags:
-        return self.bags.take(np.flatnonzero(self.kept_out))
-
     def _share(self, epochs: float) -> int:
         """Epochs of a stage, fewer where the job is given fewer than usual."""
         usual = soft_epochs(self.bags.n_rows)
@@ -254,19 +246,3 @@ class _Stages:
         if self.by_descent:
             return DESCENT | {"learning_rate": rate}
         return {"learning_rate": self.job.learning_rate or _RATE}
-
-    # ------------------------------------------------------------------- teacher or last network
-
-    def _log_chance(self, fit: Fit) -> float:
-        """Log-probability of the counts of the bags kept out, by the fit at its temperature."""
-        bags = self._bags_kept_out()
-        logits, index = torch.tensor(fit.logits), torch.tensor(bags.bag_index)
-        theta = torch.tensor(bags.priors.values)
-        temperature = likeliest_temperature_by_counts(logits, index, theta)
-        log_eta = torch.log_softmax(logits / temperature, -1)
-        rows = torch.tensor(bags.counts).to(log_eta)
-        counts = rows[:, None] * theta
-        missing = torch.zeros_like(counts)
-        longest = int(bags.counts.max())
-        chance = log_count_chance(log_eta, index, counts, rows, missing, longest=longest)
-        return float(chance.sum())

@@ -238,7 +238,7 @@ class Stack:
         state = self.state
         weights, buffers = state["weights"], state["buffers"]
         step = state["step"].add_(1)
-        gradient = self.part.add(self.network.join(gradients))
+        gradient = self.part.add(self.network.join(gradients)).to(self.dtype)
         gradient.addcmul_(self.weight_decay, weights)
         # A gradient whose square overflows would stop Adam silently.
         finite = torch.isfinite(values) & torch.isfinite(torch.linalg.vector_norm(gradient, dim=1))

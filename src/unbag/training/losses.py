@@ -135,9 +135,9 @@ class BatchLoss:
         keys = derive(self.keys, _CHANGE, self.step)
         return augment(x, keys, strong=changes.strong, flip=changes.flip, part=self.part)
 
-    def _forward(self, x: Tensor, *, track: bool = True) -> Tensor:
+    def _forward(self, x: Tensor, *, track: bool = True, learn: bool = True) -> Tensor:
         keys = derive(self.keys, _DROPOUT)
-        return self.network.forward(x, keys, self.step, training=True, track=track)
+        return self.network.forward(x, keys, self.step, training=True, track=track, learn=learn)
 
     def _from_logits(self, positions: Tensor, logits: Tensor) -> Values:
         bag_index = self.rows.bag_index.gather(1, positions)
@@ -204,7 +204,7 @@ class AdversarialLoss(BatchLoss):
 
     def _divergence_at(self, x: Tensor, logits: Tensor, direction: Tensor) -> Tensor:
         probe = _per_replica(self.probe, x)
-        shifted = self._forward(x + probe * direction, track=False)
+        shifted = self._forward(x + probe * direction, track=False, learn=False)
         return self.part.mean(divergences(logits, shifted)).sum() * self.part.n_rows(x)
 
     def _scaled(self, gradient: Tensor) -> Tensor:
@@ -251,7 +251,7 @@ class SoftLabelLoss(BatchLoss):
             value = self.part.mean(losses)
         else:
             weight = self.rows.weight.gather(1, positions)
-            value = self.part.sum((weight * losses).sum(1)) / self.part.sum(weight.sum(1))
+            value = self.part.total(weight * losses) / self.part.total(weight)
         return value, self.nothing, self.nothing[..., 0]
 
     def _mix(self, values: Tensor) -> Tensor:

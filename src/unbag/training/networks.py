@@ -1,9 +1,4 @@
-"""Networks of R replicas: all weights in one matrix, one forward pass for the stack.
-
-Weights of replica r are row r of ``weights`` (R, P), and its floating-point buffers (running
-means and variances) row r of ``buffers`` (R, Q). The optimizer, the freezing of replicas and
-checkpoints see only those two matrices, whatever the architecture.
-"""
+"""Networks of R replicas: MLPs by batched products, other modules one after another."""
 
 import copy
 import math
@@ -14,9 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from unbag.models import MLP, draws_numbers, switch, weights_of_last_layer
-from unbag.training.normalisation import EPS, rectify_and_normalize, share_layers
+from unbag.training.normalisation import (
+    EPS,
+    rectify_and_normalize,
+    rectify_and_normalize_in_blocks,
+    share_layers,
+)
 from unbag.training.part import ALL_ROWS, Part
 from unbag.training.randomness import derive, uniform
+from unbag.training.stacked import StackedNetwork
+from unbag.training.sums import add_bias, block_length, multiply
 
 __all__ = ["StackedMLP", "StackedModules", "StackedNetwork", "is_batched", "stack_modules"]
 
@@ -28,81 +30,15 @@ def _padded(size: int, aligned: bool) -> int:
     return -(-size // _ALIGN) * _ALIGN if aligned else size
 
 
-class StackedNetwork:
-    """Base of the two kinds of stacks.
-
-    Attributes
-    ----------
-    weights : Tensor of shape (R, P)
-    buffers : Tensor of shape (R, Q)
-    parameters : list of Tensor
-        Views of ``weights`` that gradients are taken of, in the order of the columns.
-    gradient : Tensor of shape (R, P)
-    places : list of Tensor
-        Views of ``gradient``, one for each of ``parameters``.
-    counters : dict of Tensor
-        Buffers that are no floating-point numbers, such as counts of batches.
-    compute : torch.dtype
-        Of matrix products and convolutions.
-    n_output : int
-        Weights of the last layer, which are the last columns.
-    draws_numbers : bool
-        Whether a pass in training draws random numbers from torch's generator. Such a step cannot
-        be recorded as a CUDA graph.
-    is_known : bool
-        Whether the modules are unbag's, not the user's.
-    part : Part
-        The rows of every batch that this process has.
-    """
-
-    weights: Tensor
-    buffers: Tensor
-    parameters: list[Tensor]
-    gradient: Tensor
-    places: list[Tensor]
-    counters: dict[str, Tensor]
-    compute: torch.dtype
-    n_output: int
-    draws_numbers = False
-    is_known = True
-    part: Part
-
-    def forward(
-        self, x: Tensor, keys: Tensor, step: Tensor | int, *, training: bool, track: bool = True
-    ) -> Tensor:
-        """Logits (R, n, K); in training, running statistics follow unless ``track`` is off."""
-        raise NotImplementedError
-
-    def rate_factors(self, backbone_rates: Sequence[float]) -> Tensor:
-        """Factors of the learning rate of every weight, (R, P): 1 for those of the last layer."""
-        rates = torch.tensor(backbone_rates, dtype=self.weights.dtype, device=self.weights.device)
-        if all(rate == 1 for rate in backbone_rates):
-            return rates[:, None]  # the same for all weights
-        factors = rates[:, None].repeat(1, self.weights.shape[1])
-        factors[:, self.weights.shape[1] - self.n_output :] = 1
-        return factors
-
-    def join(self, gradients: Sequence[Tensor]) -> Tensor:
-        """Join the gradients of ``parameters`` to one matrix like ``weights``."""
-        if torch.compiler.is_compiling():  # which fuses what would be one more copy here
-            return self._concatenate(gradients)
-        for place, gradient in zip(self.places, gradients, strict=True):
-            place.copy_(gradient)
-        return self.gradient
-
-    def _concatenate(self, gradients: Sequence[Tensor]) -> Tensor:
-        raise NotImplementedError
-
-    def extract(self, replica: int) -> nn.Module:
-        """Return one replica as an ordinary module on the CPU."""
-        raise NotImplementedError
-
-
 class StackedMLP(StackedNetwork):
     """R multilayer perceptrons of the same layer sizes; a layer is one batched product.
 
     On CUDA, layer sizes are rounded up to multiples of 8 for the matrix units. The added weights
     start at zero and stay there: their inputs and gradients are zero.
+
+    On the CPU, in float32, sums over rows are taken in blocks (see ``sums.py``). Gradients are then
+    in float64 until those of all processes are added up: they are taken of tensors of that type,
+    which stand for the weights and take no memory.
 
     Parameters
     ----------
@@ -145,8 +81,10 @@ class StackedMLP(StackedNetwork):
         lengths = [math.prod(shape) for shape in shapes]
         self.n_output = sum(lengths[-2:])
         self.weights = torch.zeros(self.n_replicas, sum(lengths), device=device, dtype=dtype)
-        self.gradient = torch.zeros_like(self.weights)
-        self.parameters, self.places = (
+        self.in_blocks = device.type == "cpu" and dtype == compute == torch.float32
+        wide = torch.float64 if self.in_blocks else dtype
+        self.gradient = torch.zeros_like(self.weights, dtype=wide)
+        self.values, self.places = (
             [
                 p.view(-1, *s)
                 for p, s in zip(torch.split(matrix, lengths, dim=1), shapes, strict=True)
@@ -161,7 +99,14 @@ class StackedMLP(StackedNetwork):
         with torch.no_grad():
             for r, module in enumerate(modules):
                 self._load(r, module)
-        self.parameters = [p.detach().requires_grad_() for p in self.parameters]
+        self.values = [p.detach() for p in self.values]
+        self.parameters = [
+            torch.zeros((), dtype=wide).expand(p.shape) if self.in_blocks else p
+            for p in self.values
+        ]
+        for parameter in self.parameters:
+            parameter.requires_grad_()
+        self.pairs = list(zip(self.values, self.parameters, strict=True))
 
     def _concatenate(self, gradients: Sequence[Tensor]) -> Tensor:
         return torch.cat([g.flatten(1) for g in gradients], dim=1)
@@ -170,7 +115,7 @@ class StackedMLP(StackedNetwork):
         """Pairs of a tensor of the module and its place in the stack, equally shaped."""
         linears, norms = module.blocks()
         pairs = []
-        params = iter(self.parameters)
+        params = iter(self.values)
         for layer, linear in enumerate(linears):
             a, b = self.sizes[layer], self.sizes[layer + 1]
             pairs.append((linear.weight, next(params)[replica, :a, :b].T))
@@ -196,25 +141,42 @@ class StackedMLP(StackedNetwork):
         return module.eval()
 
     def forward(
-        self, x: Tensor, keys: Tensor, step: Tensor | int, *, training: bool, track: bool = True
+        self,
+        x: Tensor,
+        keys: Tensor,
+        step: Tensor | int,
+        *,
+        training: bool,
+        track: bool = True,
+        learn: bool = True,
     ) -> Tensor:
         """Logits (R, n, K) of rows (R, n, ...)."""
         x = x.flatten(2).to(self.compute)
         if x.shape[2] < self.padded[0]:
             x = nn.functional.pad(x, [0, self.padded[0] - x.shape[2]])
-        params = iter(self.parameters)
+        params = iter(self.pairs)
+        length = block_length(self.part.n_rows(x))
+        in_blocks = self.in_blocks and training and learn
         for layer in range(self.hidden + 1):
             # The bias is added where the result is read next: a batched product with a bias
             # would first fill its output with it.
-            weight, bias = next(params).to(self.compute), next(params)
-            x = torch.bmm(x, weight)
+            (weight, of_weight), (bias, of_bias) = next(params), next(params)
+            weight = weight.to(self.compute)
+            x = multiply(x, weight, of_weight, length) if in_blocks else torch.bmm(x, weight)
             if layer == self.hidden:
-                x = x.to(bias.dtype) + bias
+                x = x.to(bias.dtype)
+                x = add_bias(x, bias, of_bias, length) if in_blocks else x + bias
                 break
-            scale, shift = next(params), next(params)
+            (scale, of_scale), (shift, of_shift) = next(params), next(params)
             mean, var = self.running[2 * layer : 2 * layer + 2]
             if training:
-                x, batch_mean, batch_var = rectify_and_normalize(x, bias, scale, shift, self.part)
+                affine = (bias, scale, shift)
+                if self.in_blocks:
+                    x, batch_mean, batch_var = rectify_and_normalize_in_blocks(
+                        x, affine, (of_bias, of_scale, of_shift), self.part, length
+                    )
+                else:
+                    x, batch_mean, batch_var = rectify_and_normalize(x, *affine, self.part)
                 if track:
                     n = self.part.n_rows(x)
                     with torch.no_grad():
@@ -301,7 +263,14 @@ class StackedModules(StackedNetwork):
         return module.eval()
 
     def forward(
-        self, x: Tensor, keys: Tensor, step: Tensor | int, *, training: bool, track: bool = True
+        self,
+        x: Tensor,
+        keys: Tensor,
+        step: Tensor | int,
+        *,
+        training: bool,
+        track: bool = True,
+        learn: bool = True,  # noqa: ARG002 - of the base
     ) -> Tensor:
         """Logits (R, n, K) of rows (R, n, ...)."""
         logits = [

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from unbag.training.part import Part, SharedPart
+from unbag.training.sums import sum_rows
 
-__all__ = ["EPS", "rectify_and_normalize", "share_layers"]
+__all__ = ["EPS", "rectify_and_normalize", "rectify_and_normalize_in_blocks", "share_layers"]
 
 EPS = 1e-5  # as in nn.BatchNorm1d
 # Few sums over many rows do not keep a GPU busy in one stage.
@@ -66,22 +67,69 @@ class _RectifyAndNormalize(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        normal, mean, inverse, scale = ctx.saved_tensors  # normal: (R, n, units)
         out, part = gradients[0], ctx.part
         n = out.shape[1] if part is None else part.n
-        # A unit was cut off by the ReLU exactly where its normalised value is that of zero.
-        on = (normal > -mean * inverse).to(out.dtype)
-        weighted = out * normal
-        grad_shift = _sum_rows(out)
-        grad_scale = _sum_rows(weighted)
-        first, second = grad_shift / n, grad_scale / n
-        if part is not None:
-            first, second = part.add(torch.cat([first, second], 1)).split(1, 1)
-        gain = scale * inverse
-        grad_x = (out - first - normal * second) * (on * gain)
-        sums = _sum_rows(on * out) - first * _sum_rows(on) - second * _sum_rows(on * normal)
-        grad_bias = gain * sums
-        return grad_x.to(ctx.input_dtype), grad_bias, grad_scale, grad_shift, None
+        add = None if part is None else part.add
+        grad_x, *others = _go_back(out, ctx.saved_tensors, n, _sum_rows, add)
+        return grad_x.to(ctx.input_dtype), *others, None
+
+
+def _go_back(
+    out: Tensor,
+    saved: tuple[Tensor, ...],
+    n: int,
+    total: Callable[[Tensor], Tensor],
+    add: Callable[[Tensor], Tensor] | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of rows, bias, scale and shift by their closed form.
+
+    ``total`` sums over the rows of this process, ``add`` over those of all.
+    """
+    normal, mean, inverse, scale = saved  # normal: (R, n, units)
+    # A unit was cut off by the ReLU exactly where its normalised value is that of zero.
+    on = (normal > -mean * inverse).to(out.dtype)
+    grad_shift = total(out)
+    grad_scale = total(out * normal)
+    first, second = grad_shift / n, grad_scale / n
+    if add is not None:
+        first, second = torch.split(add(torch.cat([first, second], 1)), 1, 1)
+    gain = scale * inverse
+    grad_x = (out - first.to(out.dtype) - normal * second.to(out.dtype)) * (on * gain)
+    sums = total(on * out) - first * total(on) - second * total(on * normal)
+    return grad_x, gain * sums, grad_scale, grad_shift
+
+
+class _InBlocks(torch.autograd.Function):
+    """The same with sums over rows in blocks; gradients of weights go to others in float64."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        affine: tuple[Tensor, Tensor, Tensor],
+        part: Part,
+        length: int,
+        *_: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        bias, scale, shift = affine
+        n = part.n_rows(x)
+        positive = torch.relu(x + bias)
+        mean = (part.add(sum_rows(positive, length)) / n).to(x.dtype)
+        centred = positive - mean
+        var = (part.add(sum_rows(centred.square(), length)) / n).to(x.dtype)
+        inverse = torch.rsqrt(var + EPS)
+        normal = centred * inverse
+        ctx.save_for_backward(normal, mean, inverse, scale)
+        ctx.part, ctx.n, ctx.length = part, n, length
+        ctx.mark_non_differentiable(mean, var)
+        return torch.addcmul(shift, normal, scale), mean, var
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        total = partial(sum_rows, length=ctx.length)
+        part = ctx.part
+        grad_x, *others = _go_back(gradients[0], ctx.saved_tensors, ctx.n, total, part.add)
+        return grad_x, None, None, None, *others
 
 
 def rectify_and_normalize(
@@ -90,6 +138,18 @@ def rectify_and_normalize(
     """Normalised ReLU of x (R, n, units), and the batch's mean and variance, (R, 1, units)."""
     shared = part if isinstance(part, SharedPart) else None
     out = _RectifyAndNormalize.apply(x, bias, scale, shift, shared)  # type: ignore[no-untyped-call]
+    return cast(tuple[Tensor, Tensor, Tensor], out)
+
+
+def rectify_and_normalize_in_blocks(
+    x: Tensor,
+    affine: tuple[Tensor, Tensor, Tensor],
+    of_affine: tuple[Tensor, Tensor, Tensor],
+    part: Part,
+    length: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Do the same with bias, scale and shift whose gradients go to ``of_affine``."""
+    out = _InBlocks.apply(x, affine, part, length, *of_affine)  # type: ignore[no-untyped-call]
     return cast(tuple[Tensor, Tensor, Tensor], out)
 
 

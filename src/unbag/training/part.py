@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from unbag.processes import Processes
+from unbag.statistics import wide
+from unbag.training.sums import N_BLOCKS, block_length
 
 __all__ = ["ALL_ROWS", "Part", "SharedPart", "part_of"]
 
@@ -48,7 +50,11 @@ class Part:
 
     def mean(self, values: Tensor) -> Tensor:
         """Mean over the rows of the batch: (R, b) to (R,)."""
-        return values.mean(1)
+        return self.total(values) / self.n_rows(values)
+
+    def total(self, values: Tensor) -> Tensor:
+        """Sum over the rows of the batch: (R, b) to (R,)."""
+        return self.sum(wide(values).sum(1)).to(values.dtype)
 
     def add(self, values: Tensor) -> Tensor:
         """Add up over all parts, in place and without gradient."""
@@ -113,10 +119,6 @@ class SharedPart(Part):
         total = _Sum.apply(values, self)  # type: ignore[no-untyped-call]
         return cast(Tensor, total)
 
-    def mean(self, values: Tensor) -> Tensor:
-        """Mean over the rows of the batch: (R, b) to (R,)."""
-        return self.sum(values.sum(1)) / self.n
-
     def add(self, values: Tensor) -> Tensor:
         """Add up over all parts, in place and without gradient."""
         return self._processes.add(values)
@@ -169,5 +171,9 @@ def deal_rows(n: int, size: int) -> list[Tensor]:
     >>> [rows.tolist() for rows in deal_rows(7, 2)]
     [[0, 1, 5, 6], [2, 3, 4]]
     """
-    halves = np.array_split(np.arange(-(-n // 2)), size)
+    half, block = -(-n // 2), block_length(n)
+    places = [i * half // size for i in range(1, size)]
+    if N_BLOCKS // 2 % size == 0:  # whole blocks, see sums.py
+        places = [i * (N_BLOCKS // 2 // size) * block or place for i, place in enumerate(places, 1)]
+    halves = np.split(np.arange(half), places)
     return [torch.from_numpy(np.union1d(half, n - 1 - half)) for half in halves]

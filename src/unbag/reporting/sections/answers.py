@@ -6,6 +6,8 @@ from unbag.reporting.verdict import judge_model, most_common_class
 
 __all__ = ["answers"]
 
+_SAYS_NOTHING = 0.5  # width of an interval of the accuracy
+
 
 def answers(sources: Sources) -> Part:
     """Answer the three questions, each with a status and sentences."""
@@ -67,9 +69,15 @@ def _how_good(sources: Sources) -> Part:
     is_possible = 0 <= evaluation.accuracy <= 1
     about = f"about {percent(accuracy['value'])}" if is_possible else range_text(accuracy)
     right = f"right for {about} of new rows"
-    if evaluation.accuracy <= share:
+    low, high = evaluation.interval
+    if high - low >= _SAYS_NOTHING:
+        answer = (
+            "These rows cannot tell: it may be right for anything from "
+            f"{range_text(accuracy)} of new rows."
+        )
+    elif evaluation.accuracy <= share:
         answer = f"It is {right}, no better than always giving the same answer."
-    elif evaluation.interval[0] <= share:
+    elif low <= share:
         answer = f"It seems {right}, but may be no better than always giving the same answer."
     else:
         answer = f"It is {right}."

@@ -7,7 +7,7 @@ import pytest
 from rich.progress import ProgressSample
 
 from unbag import progress
-from unbag.progress import RowProgress, StageProgress, TrainingProgress
+from unbag.progress import RowProgress, StageProgress, StageTimes, TrainingProgress
 
 
 class Time:
@@ -85,6 +85,71 @@ def test_a_line_tells_the_time_left(clock, capsys):
     rows(50, None)  # their number is not known
     (line,) = lines(rows, clock, [1180], capsys)
     assert line == "reading rows: 1 min 0 s so far"
+
+
+PLAN = ["linear", "forest", "forest", "boosting", "forest"]
+COSTS = {"linear": 1.0, "forest": 10.0, "boosting": 20.0}
+
+
+def run_stage(clock, times, place, seconds, told_at, capsys, limit=float("inf")):
+    """What a stage of so many seconds prints after some of them."""
+    step = StageProgress(f"step {place}", True, times, place, limit)
+    printed = lines(step, clock, [clock.now + told_at], capsys)
+    step._lines = False  # the thread was run by hand
+    step._started, clock.now = clock.now - told_at, clock.now - told_at + seconds
+    step.__exit__(None, None, None)
+    return [line.partition(" so far")[2] for line in printed]
+
+
+def test_a_line_tells_the_time_left_of_all_stages(clock, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_EVERY", 1.0)
+    times = StageTimes(PLAN, COSTS)
+    assert run_stage(clock, times, 0, 5, 2, capsys) == [""]  # nothing is known yet
+    # 3 forests of 10 × 5 s, boosting of 20 × 5 s, less 10 s of this forest
+    assert run_stage(clock, times, 1, 20, 10, capsys) == [", at most about 4 min 0 s left"]
+    # forests take 20 s; boosting has not been seen, and the linear one is the slowest for its cost
+    assert run_stage(clock, times, 2, 20, 5, capsys) == [", at most about 2 min 15 s left"]
+    assert run_stage(clock, times, 3, 30, 10, capsys) == [", at most about 1 min 50 s left"]
+    assert run_stage(clock, times, 4, 20, 8, capsys) == [", about 12 s left"]
+
+
+def test_a_stage_that_takes_longer_makes_later_ones_longer():
+    times = StageTimes(PLAN, COSTS)
+    times.end(0, 1.0)
+    times.end(1, 10.0)
+    assert times.left(2, 0.0) == (10 + 20 + 10, True)
+    assert times.left(2, 35.0) == (20 + 35, True)
+    times.end(2, 40.0)
+    times.end(3, 8.0)  # less than it should
+    assert times.left(3, 0.0) == (8 + 40, False)
+
+
+def test_the_time_left_is_at_most_that_of_the_limit(clock, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_EVERY", 1.0)
+    times = StageTimes(PLAN, COSTS)
+    times.end(0, 5.0)
+    told = run_stage(clock, times, 1, 20, 10, capsys, limit=70.0)
+    assert told == [", at most about 1 min 0 s left"]
+
+
+def test_a_bar_of_stages_tells_the_time_left_until_it_ends():
+    times = StageTimes(PLAN, COSTS)
+    times.end(0, 1.0)
+    step = StageProgress("forest", False, times, 3)
+    (column,) = (c for c in step._bar.columns if isinstance(c, progress._StagesRemaining))
+    (task,) = step._bar.tasks
+    task.start_time = task.get_time()
+    assert column.render(task).plain == "at most about 30 s left"
+    with step:
+        pass
+    assert column.render(task).plain == ""
+
+
+def test_a_stage_that_fails_tells_no_time():
+    times = StageTimes(PLAN, COSTS)
+    with pytest.raises(ZeroDivisionError), StageProgress("linear", False, times):
+        raise ZeroDivisionError
+    assert times.left(1, 0.0) is None
 
 
 def test_a_bar_tells_the_time_left_of_all_steps():

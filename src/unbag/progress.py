@@ -2,10 +2,12 @@
 
 import datetime
 import logging
+import math
 import sys
 import threading
 import time
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -22,7 +24,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-__all__ = ["DownloadProgress", "RowProgress", "StageProgress", "TrainingProgress"]
+__all__ = ["DownloadProgress", "RowProgress", "StageProgress", "StageTimes", "TrainingProgress"]
 
 
 _LOG = logging.getLogger("unbag")
@@ -140,18 +142,133 @@ class RowProgress(_Bar):
         self._bar.update(self._task, completed=done, total=total)
 
 
+class TimeLeft(NamedTuple):
+    """Seconds that are left, and whether they are a guess on the high side."""
+
+    seconds: float
+    is_bound: bool
+
+    def __str__(self) -> str:
+        """Say it in words.
+
+        Examples
+        --------
+        >>> str(TimeLeft(125, is_bound=True)), str(TimeLeft(125, is_bound=False))
+        ('at most about 2 min 5 s left', 'about 2 min 5 s left')
+        """
+        return f"{'at most ' * self.is_bound}about {_duration(self.seconds)} left"
+
+
+class StageTimes:
+    """How long the stages of one training took so far, and how long all that are left will take.
+
+    A stage takes as long as the last one of its kind. If there was none yet, its cost tells how
+    long it takes at most beside the kinds that are known.
+
+    Parameters
+    ----------
+    kinds : sequence of str
+        The kind of every planned stage, in order.
+    costs : mapping of str to float
+        How long a stage of each kind takes, at most, in units of any one of them.
+
+    Examples
+    --------
+    >>> times = StageTimes(["linear", "forest", "forest"], {"linear": 1, "forest": 10})
+    >>> times.left(0, 3.0) is None  # nothing is known yet
+    True
+    >>> times.end(0, 4.0)
+    >>> times.left(1, 10.0)  # 40 + 40 - 10
+    TimeLeft(seconds=70.0, is_bound=True)
+    >>> times.end(1, 25.0)
+    >>> times.left(2, 10.0)
+    TimeLeft(seconds=15.0, is_bound=False)
+    """
+
+    def __init__(self, kinds: Sequence[str], costs: Mapping[str, float]) -> None:
+        self._kinds = kinds
+        self._costs = costs
+        self._took: dict[str, float] = {}
+
+    def end(self, place: int, seconds: float) -> None:
+        """Note how long the stage at this place of the plan took."""
+        self._took[self._kinds[place]] = seconds
+
+    def left(self, place: int, elapsed: float) -> TimeLeft | None:
+        """Return what is left from a stage on that has taken some seconds so far, if any is known.
+
+        A stage that takes longer than it should makes later ones of its kind longer too.
+        """
+        if not self._took:
+            return None
+        unit = max(seconds / self._costs[kind] for kind, seconds in self._took.items())
+        ahead = self._kinds[place:]
+        times = {kind: self._took.get(kind, unit * self._costs[kind]) for kind in ahead}
+        times[ahead[0]] = max(times[ahead[0]], elapsed)
+        seconds = sum(times[kind] for kind in ahead) - elapsed
+        return TimeLeft(seconds, not set(ahead) <= set(self._took))
+
+
+class _StagesRemaining(ProgressColumn):
+    """The time left of all stages, while one runs."""
+
+    max_refresh = 0.5
+
+    def __init__(self, stage: "StageProgress") -> None:
+        super().__init__()
+        self._stage = stage
+
+    def render(self, task: Task) -> Text:
+        """Write it in words; nothing once the stage has ended."""
+        left = None if task.finished_time is not None else self._stage.left(task.elapsed or 0.0)
+        return Text(str(left or ""), style="progress.remaining")
+
+
 class StageProgress(_Bar):
-    """One step of unknown length, with the time that it has taken so far.
+    """One step of unknown length: the time that it has taken so far, and the time left of all.
 
     Parameters
     ----------
     title : str
     visible : bool
+    times : StageTimes, optional
+        Those of all steps; it is told how long this one took.
+    place : int, default=0
+        The place of this step among them.
+    limit : float, default=inf
+        Seconds after which all ends in any case.
     """
 
-    def __init__(self, title: str, visible: bool) -> None:
-        super().__init__(title, TimeElapsedColumn(), visible=visible)
-        self._bar.add_task(title, total=None)
+    def __init__(
+        self,
+        title: str,
+        visible: bool,
+        times: StageTimes | None = None,
+        place: int = 0,
+        limit: float = math.inf,
+    ) -> None:
+        self._times, self._place, self._limit = times, place, limit
+        super().__init__(title, TimeElapsedColumn(), _StagesRemaining(self), visible=visible)
+        self._task = self._bar.add_task(title, total=None)
+
+    def __exit__(self, *error: object) -> None:
+        taken = time.monotonic() - self._started
+        if self._times is not None and error[0] is None:
+            self._times.end(self._place, taken)
+        self._bar.update(self._task, total=1, completed=1)
+        super().__exit__(*error)
+
+    def left(self, elapsed: float) -> TimeLeft | None:
+        """Return the time left of this step and all later ones, where it is known."""
+        left = None if self._times is None else self._times.left(self._place, elapsed)
+        if left is None:
+            return None
+        return left._replace(seconds=min(left.seconds, max(0.0, self._limit - elapsed)))
+
+    def _line(self) -> str:
+        taken = time.monotonic() - self._started
+        left = self.left(taken)
+        return f"{self._title}: {_duration(taken)} so far" + (f", {left}" if left else "")
 
 
 class _AllRemaining(ProgressColumn):

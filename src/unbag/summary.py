@@ -12,6 +12,7 @@ from unbag.validation import import_optional
 __all__ = ["Shown", "Summary", "data_frame"]
 
 Rows = Sequence[Sequence[object]]
+_LONGEST_NUMBER = 24  # characters, with its unit
 _MOST_ROWS = 60  # of a table; the first ones are shown, and how many were left out
 
 
@@ -54,15 +55,15 @@ class Summary:
         return "\n".join([self.title, *lines, *self._all_sentences()])
 
     def _repr_html_(self) -> str:
-        names = Markup("").join(
-            Markup('<th style="text-align: {}">{}</th>').format("right" if i else "left", name)
-            for i, name in enumerate(self.columns)
-        )
+        cells = self._cells()
+        sides = [_side(column) for column in zip(*cells, strict=True)] or len(self.columns) * [""]
+        sides[0] = "left"
+        names = Markup("").join(map(_head, self.columns, sides))
         rows = Markup("").join(
-            Markup('<tr><th style="text-align: left">{}</th>{}</tr>').format(
-                row[0], Markup("").join(_cell(cell) for cell in row[1:])
+            Markup("<tr>{}{}</tr>").format(
+                _head(row[0], "left"), Markup("").join(map(_cell, row[1:], sides[1:]))
             )
-            for row in self._cells()
+            for row in cells
         )
         sentences = Markup("").join(Markup("<p>{}</p>").format(s) for s in self._all_sentences())
         return str(
@@ -81,8 +82,17 @@ class Summary:
         return [*left_out, *self.sentences]
 
 
-def _cell(text: str) -> Markup:
-    return Markup('<td style="text-align: right; padding-left: 1em">{}</td>').format(text)
+def _side(column: Sequence[str]) -> str:
+    """Numbers stand at the right, long texts at the left."""
+    return "left" if max(map(len, column)) > _LONGEST_NUMBER else "right"
+
+
+def _head(text: str, side: str) -> Markup:
+    return Markup('<th style="text-align: {}; padding: 0.2em 0.6em">{}</th>').format(side, text)
+
+
+def _cell(text: str, side: str) -> Markup:
+    return Markup('<td style="text-align: {}; padding: 0.2em 0.6em">{}</td>').format(side, text)
 
 
 class Shown:

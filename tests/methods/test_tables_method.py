@@ -14,6 +14,7 @@ from unbag.exceptions import InvalidInputError
 from unbag.methods import Job, Tables, fit_many
 from unbag.methods.soft_learners import Boosting, Forest, SoftRows, out_of_bag
 from unbag.methods.table_fitting import TableFitting
+from unbag.progress import StageTimes
 from unbag.training import TestSet
 
 K = 3
@@ -337,3 +338,24 @@ def test_progress_tells_what_is_done_and_how_much_is_left(learner, rounds, last,
     fit_one(bags_of(90), Tables(rounds=rounds, trees=3, learner=learner))
     assert shown[0] == f"models of shares (linear) (1 of {len(shown)})"
     assert shown[-1] == last
+
+
+@pytest.mark.parametrize(("learner", "rounds"), [(None, 2), (None, 1), ("linear", 2)])
+def test_every_stage_tells_its_kind_to_the_time_left(learner, rounds, monkeypatch):
+    ended = []
+    monkeypatch.setattr(
+        StageTimes, "end", lambda times, place, _: ended.append((place, times._kinds[place]))
+    )
+    told = []
+    numbered = TableFitting._numbered
+    monkeypatch.setattr(
+        TableFitting, "_numbered", lambda *call: (told.append(call[1]), numbered(*call))[1]
+    )
+    fit_one(bags_of(90), Tables(rounds=rounds, trees=3, learner=learner))
+    names = {"boosting": "boosted trees", "learner": "linear"}
+    assert [place for place, _ in ended] == list(range(len(ended)))
+    assert len(ended) == len(told) - (learner is None)  # networks have a bar of their own
+    for (_, kind), name in zip(ended, told, strict=False):
+        last, part = kind.startswith("last "), kind.removeprefix("last ")
+        assert names.get(part, part) in name
+        assert name.startswith("last ") == last

@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from unbag.progress import StageTimes
 from unbag.training import Fit, Replica
 
 if TYPE_CHECKING:
@@ -29,11 +30,17 @@ class Task:
     time_needed : float
         With a time limit the task is left out, and its result is None, where less time is left
         than this many times the longest stage so far; 0 for one that must be done.
+    times : StageTimes, optional
+        Times of all stages of the training, from which progress tells the time left.
+    place : int
+        The place of this one among them.
     """
 
     stage: str
     run: Callable[[], Any]
     time_needed: float = 0.0
+    times: StageTimes | None = None
+    place: int = 0
 
 
 # Yields what to do next, replicas to train or tasks; receives the fits of the replicas, or the

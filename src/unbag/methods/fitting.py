@@ -215,7 +215,8 @@ def _run_tasks(
                 continue
             # Products of small matrices are slower on several threads, which wait for each other.
             began = time.monotonic()
-            with deadline.stage(), StageProgress(task.stage, verbose), threadpool_limits(1):
+            bar = StageProgress(task.stage, verbose, task.times, task.place, deadline.left)
+            with deadline.stage(), bar, threadpool_limits(1):
                 results.append(processes.once(task.run))
             tell(task.stage, time.monotonic() - began)
         if results:

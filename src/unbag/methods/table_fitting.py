@@ -29,6 +29,7 @@ from unbag.methods.soft_labels import soft_batch_size, soft_epochs, soft_weight_
 from unbag.methods.soft_learners import Boosting, Forest, GivenLearner, SoftLearner, SoftRows
 from unbag.models import build_model
 from unbag.priors import prior_shift
+from unbag.progress import StageTimes
 from unbag.tabular import FEATURES, Features, Networks, TabularModel
 from unbag.training import Fit, Replica
 
@@ -42,6 +43,11 @@ _Networks = Generator[list[Replica], list[Any], list[Fit]]
 # Longest stages so far that further models of shares and a forest need: of 20,000 and 100,000 rows
 # they take five to eight times, and a forest six to ten times, as long as the linear models.
 _TIME_NEEDED = 15.0
+# How long stages take at most, in units of the linear models of shares. The last models are trained
+# once and not once per fold.
+_COSTS = {"linear": 1.0, "steps": 8.0, "waves": 8.0, "forest": 10.0, "last forest": 10.0}
+_COSTS |= {"boosting": 20.0, "last boosting": 5.0, "learner": 20.0, "last learner": 5.0}
+_COSTS |= {"networks": 20.0}
 _NETWORK: dict[str, Any] = {"depth": 3, "width": 128}
 _SHARPNESSES = (0.5, 0.7, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
 _LEAST_WEIGHT = 0.01  # of a part, below which it is left out
@@ -75,6 +81,8 @@ class TableFitting:
         else:
             self.learners = [GivenLearner(self.rows, settings.trees, settings.learner)]
         self.unseen: dict[str, _Floats] = {}  # log-probabilities of the last round, by learner
+        self.plan = self._plan()
+        self.times = StageTimes(self.plan, _COSTS)
         self.objectives: list[float] = []  # cross-entropy of soft labels of unseen rows, by round
 
     def trainings(self) -> Trainings:
@@ -191,14 +199,23 @@ class TableFitting:
 
     def _task(self, name: str, run: Callable[[], Any], time_needed: float = 0.0) -> Task:
         """Describe the next task, with its number among all stages."""
-        return Task(self._numbered(name), run, time_needed)
+        stage = self._numbered(name)
+        return Task(stage, run, time_needed, self.times, self.n_begun - 1)
+
+    def _plan(self) -> list[str]:
+        """Kinds of all stages, in order."""
+        parts = [learner.part for learner in self.learners]
+        rounds = self.settings.rounds
+        return [
+            *FEATURES,
+            *(parts if rounds == 1 else parts[:1] + (rounds - 1) * parts),
+            *(f"last {part}" for part in parts),
+            *(["networks"] if self.settings.learner is None else []),
+        ]
 
     def _numbered(self, name: str) -> str:
         self.n_begun += 1
-        count = len(self.learners)
-        rounds = 1 + (self.settings.rounds - 1) * count if self.settings.rounds > 1 else count
-        networks = int(self.settings.learner is None)
-        return f"{name} ({self.n_begun} of {len(FEATURES) + rounds + count + networks})"
+        return f"{name} ({self.n_begun} of {len(self.plan)})"
 
     def _train_networks(self, targets: NDArray[np.float32]) -> _Networks:
         """Train a network per fold; none if there is no time or one diverges."""

@@ -3,9 +3,8 @@
 Rows are added up in blocks, and the sums of the blocks in float64, so that their order plays no
 part once the total is rounded to float32; rows of small batches are added up in float64 at once.
 One, two and four processes have whole blocks of the same rows, and a row's own numbers do not
-depend on the rows beside it. So they take the same steps
-to the last bit, where otherwise a rounding error decides on which side of zero the input of a ReLU
-is, and the networks grow apart.
+depend on the rows beside it. So they take the same steps to the last bit, where otherwise a
+rounding error decides on which side of zero the input of a ReLU is, and the networks grow apart.
 """
 
 from collections.abc import Iterable

@@ -256,14 +256,23 @@ def test_input(case, tmp_path, monkeypatch):
             assert came == ("-" if what is None else "works")
 
 
+def counts(cells):
+    """How many inputs work, get a message, or are none."""
+    works, none = cells.count("works"), cells.count("-")
+    return f"{works} work, {len(cells) - works - none} get a message, {none} do not exist there"
+
+
 def main():
-    """Print the table."""
+    """Print the table, and the counts of both columns."""
     print("| input | command line | Python |\n|---|---|---|")  # noqa: T201
+    table = []
     for case in [*ROWS, *PRIORS]:
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
-            cells = [" ".join(text.split())[:160] for text in outcomes(case)]
-        print(f"| {case.name} | {' | '.join(cells)} |")  # noqa: T201
+            table.append([" ".join(text.split())[:160] for text in outcomes(case)])
+        print(f"| {case.name} | {' | '.join(table[-1])} |")  # noqa: T201
+    for side, cells in zip(("command line", "Python"), zip(*table, strict=True), strict=True):
+        print(f"{side}: {counts(cells)}")  # noqa: T201
 
 
 if __name__ == "__main__":

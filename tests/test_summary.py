@@ -1,5 +1,7 @@
 """Results as text, HTML and DataFrames."""
 
+import re
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -37,14 +39,25 @@ def result(bags, evaluation):
     return TuningResult({"dropout": 0.5}, -0.4, estimator, evaluation, trials, bags, bags)
 
 
+def test_html_aligns_numbers_to_the_right_and_long_texts_to_the_left():
+    rows = [
+        ["a", "1 of 2", "a text of several words"],
+        ["b", "3", "of which one is longer still"],
+    ]
+    shown = Summary("t", ["name", "number", "text"], rows)._repr_html_()
+    sides = re.findall(r"text-align: (\w+)", shown)
+    assert sides == 3 * ["left", "right", "left"]
+    assert "<tbody></tbody>" in Summary("t", ["name", "number"], [])._repr_html_()
+
+
 def test_html_escapes_what_users_named():
     shown = Summary("<i>", ["<u>", "b"], [["<s>", "<q>"]], ["<p>"])._repr_html_()
     assert shown == (
         "<div><strong>&lt;i&gt;</strong><table><thead><tr>"
-        '<th style="text-align: left">&lt;u&gt;</th>'
-        '<th style="text-align: right">b</th></tr></thead>'
-        '<tbody><tr><th style="text-align: left">&lt;s&gt;</th>'
-        '<td style="text-align: right; padding-left: 1em">&lt;q&gt;</td></tr></tbody>'
+        '<th style="text-align: left; padding: 0.2em 0.6em">&lt;u&gt;</th>'
+        '<th style="text-align: right; padding: 0.2em 0.6em">b</th></tr></thead>'
+        '<tbody><tr><th style="text-align: left; padding: 0.2em 0.6em">&lt;s&gt;</th>'
+        '<td style="text-align: right; padding: 0.2em 0.6em">&lt;q&gt;</td></tr></tbody>'
         "</table><p>&lt;p&gt;</p></div>"
     )
 

@@ -236,5 +236,6 @@ def test_a_recall_beyond_the_estimated_curve_is_refused():
         auc=Estimate(0.7),
     )
     assert [roc.threshold_for_recall(recall) for recall in (0.3, 0.31, 0.9)] == [0.9, 0.5, 0.5]
+    assert roc.to_plain()["thresholds"] is roc.thresholds
     with pytest.raises(InvalidInputError, match=r"0.95 \(at most 0.900 is reached\)"):
         roc.threshold_for_recall(0.95)

@@ -115,3 +115,11 @@ def test_the_sample_is_drawn_evenly_and_the_same_in_any_batches(monkeypatch):
 def test_numbers_of_strangers_are_checked(matrix, message):
     with pytest.raises(InvalidInputError, match=message):
         Text("note", matrix, (0.0,))
+
+
+def test_texts_are_hashed_by_words_and_parts_of_three_and_four_signs():
+    """Saved models rest on it: their matrix is of these hashes."""
+    hashed = text._hashed(["cat"])
+    assert hashed.shape == (1, 2 * SIZE)
+    words, parts = (hashed.indices < SIZE).sum(), (hashed.indices >= SIZE).sum()
+    assert {words, parts} == {1, 5}  # " ca", "cat", "at ", " cat" and "cat "

@@ -165,3 +165,13 @@ def test_the_gains_of_a_fold_have_no_say_in_how_it_is_predicted(monkeypatch):
         slope_of_paths([changed], data)
     np.testing.assert_allclose(kept[0][fold], kept[1][fold])
     assert not np.allclose(kept[0][~fold], kept[1][~fold])
+
+
+def test_the_strongest_penalty_predicts_the_shares_of_the_other_bags():
+    rng = np.random.default_rng(0)
+    y, bag = rng.choice(K, 400, p=[0.7, 0.2, 0.1]), np.arange(400) % 20
+    theta = np.zeros((20, K))
+    np.add.at(theta, (bag, y), 1 / 20)
+    data = BagData.of(bag, theta, None, 0)
+    (path,) = paths(rng.normal(size=(400, 5)), data, ("linear",))
+    np.testing.assert_allclose(softmax(path.left_out[0], axis=1).mean(0), theta.mean(0), atol=0.05)

@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from unbag.methods.sizes import SMALLEST_SHARE
 from unbag.priors import ClassPriors
 
 __all__ = ["NoisyShares", "share_ratios"]
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
-_STEPS, _CLOSE, _SMALLEST = 50, 1e-5, 1e-9
+_STEPS, _CLOSE = 50, 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,11 +133,11 @@ def share_ratios(
         posterior /= posterior.sum(1, keepdims=True)
         of_bags = mean @ posterior  # (M, K)
         all_rows = sizes @ of_bags / sizes.sum()
-        step = np.where(pooled > 0, pooled / np.maximum(all_rows, _SMALLEST), 1)
+        step = np.where(pooled > 0, pooled / np.maximum(all_rows, SMALLEST_SHARE), 1)
         moved = theta
         if noisy.gain is not None:
             moved = theta + (noisy.gain @ (of_bags - theta)[:, :, None])[:, :, 0]
-            moved = np.where(possible, np.maximum(moved, _SMALLEST), 0)
+            moved = np.where(possible, np.maximum(moved, SMALLEST_SHARE), 0)
             moved /= moved.sum(1, keepdims=True)
         change = max(np.abs(moved - shares).max(), np.abs(step - 1).max())
         shares, common = moved, common * step

@@ -8,6 +8,7 @@ from scipy.special import log_softmax
 from unbag.bags import Bags
 from unbag.evaluation.likelihood import log_mixture
 from unbag.methods.noisy_shares import NoisyShares, share_ratios
+from unbag.methods.sizes import SMALLEST_SHARE
 
 __all__ = ["balanced_posterior", "describe_gains", "log_gains", "row_ratios"]
 
@@ -100,7 +101,7 @@ def _fit_gain(log_eta: _Floats, part: _Floats, ratio: _Floats, theta: _Floats) -
         mean = factors * ((part / (eta @ factors)) @ eta)
         if np.abs(mean - theta).max() < _CLOSE:
             break
-        step = np.where(possible, theta / np.maximum(mean, 1e-9), 1.0)
+        step = np.where(possible, theta / np.maximum(mean, SMALLEST_SHARE), 1.0)
         gain = np.clip(gain * step, 1 / _LARGEST_FACTOR, _LARGEST_FACTOR)
     return gain
 

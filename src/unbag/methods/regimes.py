@@ -17,6 +17,8 @@ This table is the only place where its defaults branch. Reasons, by column:
 
 from dataclasses import dataclass, replace
 
+from unbag.methods.sizes import ADAM_RATE
+
 __all__ = ["Regime", "find_regime"]
 
 
@@ -65,7 +67,7 @@ class Regime:
 _CLEAR = Regime()
 _WEAK = Regime(
     start_networks=5,
-    start_rate=1e-3,
+    start_rate=ADAM_RATE,
     start_decay=3e-3,
     rounds=6,
     step=1.0,

@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import log_softmax, softmax
 
 from unbag.methods.evidence import Slope, evidence_weights
+from unbag.methods.sizes import SMALLEST_SHARE
 from unbag.tabular import Features, ShareModels
 
 __all__ = [
@@ -28,7 +29,7 @@ _Ints = NDArray[np.int64]
 STRENGTHS = (100.0, 10.0, 1.0, 0.1, 0.01)
 _FOLDS = 5  # of whole bags
 _STEPS, _TOLERANCE = 50, 1e-6  # of one strength, which starts from the stronger one before it
-_SMALLEST_SHARE, _SMALLEST_START = 1e-9, 1e-3
+_SMALLEST_START = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +98,11 @@ class BagData:
     @property
     def units(self) -> _Floats:
         """Square roots of the shares of all rows; infinite for a class that no bag has: (K,)."""
-        return np.where(self.shares > _SMALLEST_SHARE, np.sqrt(self.shares), np.inf)
+        return np.where(self.shares > SMALLEST_SHARE, np.sqrt(self.shares), np.inf)
 
     def _pool(self, bags: NDArray[np.bool_]) -> _Floats:
         sizes = np.where(bags, self.sizes, 0)
-        return np.asarray(np.maximum(sizes @ self.theta / sizes.sum(), _SMALLEST_SHARE))
+        return np.asarray(np.maximum(sizes @ self.theta / sizes.sum(), SMALLEST_SHARE))
 
     @property
     def judging(self) -> NDArray[np.bool_]:
@@ -175,7 +176,7 @@ def fit_path(features: Features, x: _Floats, data: BagData) -> SharePath:
         for j, (matrix, offset) in enumerate(_solve(f[seen_rows], seen)):
             log_p = log_softmax(f[unseen_rows] @ matrix + offset, axis=1)
             left_out[j, unseen_rows] = log_p
-            predicted = np.log(np.maximum(unseen.mean() @ np.exp(log_p), _SMALLEST_SHARE))
+            predicted = np.log(np.maximum(unseen.mean() @ np.exp(log_p), SMALLEST_SHARE))
             by_bag = (unseen.theta * (predicted - constant)).sum(1)
             gains[j, data.fold == fold] = unseen.information * by_bag
     solutions = list(_solve(f, data))
@@ -196,7 +197,7 @@ def _solve(f: _Floats, data: BagData) -> Sequence[tuple[_Floats, _Floats]]:
         def loss(point: _Floats, strength: float = strength) -> tuple[float, _Floats]:
             offset, matrix = point[:k], point[k:].reshape(d, k)
             eta = softmax(f @ matrix + offset, axis=1)  # (n, K)
-            shares = np.maximum(mean @ eta, _SMALLEST_SHARE)
+            shares = np.maximum(mean @ eta, SMALLEST_SHARE)
             value = -(wanted * np.log(shares)).sum() + 0.5 * strength * (matrix**2).sum()
             up = mean_t @ (wanted / shares)
             gradient = -eta * (up - (up * eta).sum(1, keepdims=True))

@@ -11,6 +11,7 @@ __all__ = [
     "ADAM_RATE",
     "EFFORTS",
     "LEAST_BATCH",
+    "SMALLEST_SHARE",
     "are_pure",
     "are_weak",
     "choose_batching",
@@ -27,6 +28,7 @@ __all__ = [
 _Floats = NDArray[np.float64]
 EFFORTS = ("fast", "balanced", "best")
 ADAM_RATE = 1e-3  # that Adam is mostly used with
+SMALLEST_SHARE = 1e-9  # of a class, where logarithms or quotients are taken
 LEAST_BATCH, _MANY_ROWS = 512, 2048  # zero-one partial risks of fewer rows say little
 _STEPS, _FEW_EPOCHS, _MANY_EPOCHS = 1000, 20, 100
 _WEAK_NOISE = 10.0  # rows of a bag by whose chance shares bags must differ

@@ -24,6 +24,7 @@ from unbag.methods.share_models import (
     slope_of_paths,
 )
 from unbag.methods.single import MatchedLikelihood
+from unbag.methods.sizes import ADAM_RATE, SMALLEST_SHARE
 from unbag.methods.soft_labels import soft_batch_size, soft_epochs, soft_weight_decay
 from unbag.methods.soft_learners import Boosting, Forest, GivenLearner, SoftLearner, SoftRows
 from unbag.models import build_model
@@ -48,11 +49,9 @@ _COSTS = {"linear": 1.0, "steps": 8.0, "waves": 8.0, "forest": 10.0, "last fores
 _COSTS |= {"boosting": 20.0, "last boosting": 5.0, "learner": 20.0, "last learner": 5.0}
 _COSTS |= {"networks": 20.0}
 _NETWORK: dict[str, Any] = {"depth": 3, "width": 128}
-_NETWORK_RATE = 1e-3
 _SHARPNESSES = (0.5, 0.7, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
 _LEAST_WEIGHT = 0.01  # of a part, below which it is left out
 _LEAST_TRUST = 0.5  # below which the answer is mostly constant
-_SMALLEST_SHARE = 1e-9
 _NAMES = {"shares": "models of shares", "networks": "networks"}
 
 
@@ -73,7 +72,7 @@ class TableFitting:
             job.seed,
             None if job.noisy_shares is None else job.noisy_shares.noise,
         )
-        self.shares = np.maximum(job.pooled_prior, _SMALLEST_SHARE)
+        self.shares = np.maximum(job.pooled_prior, SMALLEST_SHARE)
         self.ratios = row_ratios(job.rows, job.pooled_prior)
         self.rows = SoftRows(job, self.x)
         self.learners: list[SoftLearner]
@@ -245,7 +244,7 @@ class TableFitting:
                 epochs=soft_epochs(n),
                 batch_size=batch,
                 batching="shuffled",
-                learning_rate=_NETWORK_RATE,
+                learning_rate=ADAM_RATE,
                 weight_decay=soft_weight_decay(n),
                 annealed=True,
                 risk_weights=None,

@@ -1,10 +1,10 @@
 """Sums over the rows of a batch that are the same however many processes share it.
 
 Rows are added up in blocks, and the sums of the blocks in float64, so that their order plays no
-part once the total is rounded to float32. One, two and four processes have whole blocks of the
-same rows, and a row's own numbers do not depend on the rows beside it. So they take the same steps
-to the last bit, where otherwise a rounding error decides on which side of zero the input of a ReLU
-is, and the networks grow apart.
+part once the total is rounded to float32; rows of small batches are added up in float64 at once.
+One, two and four processes have whole blocks of the same rows, and a row's own numbers do not
+depend on the rows beside it. So they take the same steps to the last bit, where otherwise a
+rounding error decides on which side of zero the input of a ReLU is, and the networks grow apart.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from torch import Tensor
 __all__ = ["N_BLOCKS", "add_bias", "block_length", "multiply", "sum_rows"]
 
 N_BLOCKS = 8  # of a batch
-_FROM = 512  # rows; blocks of smaller batches would cost time
+_FROM = 256  # rows; smaller batches have no blocks
 _CACHED = 1 << 17  # numbers in products of blocks that are made at once
 
 
@@ -45,7 +45,7 @@ def _cut(x: Tensor, length: int) -> list[Tensor]:
 def sum_rows(x: Tensor, length: int) -> Tensor:
     """Sum over rows in blocks of this length, 0 for none: (R, n, d) to (R, 1, d), in float64."""
     if length == 0:
-        return x.sum(1, keepdim=True).double()
+        return x.sum(1, keepdim=True, dtype=torch.float64)
     sums = [part.sum(2).sum(1, keepdim=True, dtype=torch.float64) for part in _cut(x, length)]
     return _add(sums)
 
@@ -53,7 +53,7 @@ def sum_rows(x: Tensor, length: int) -> Tensor:
 def _sum_products(x: Tensor, y: Tensor, length: int) -> Tensor:
     """Sum the outer products of rows: (R, n, a) and (R, n, b) to (R, a, b), in float64."""
     if length == 0:
-        return torch.bmm(x.transpose(1, 2), y).double()
+        return torch.bmm(x.double().transpose(1, 2), y.double())
     at_once = max(1, _CACHED // (len(x) * x.shape[2] * y.shape[2]))  # blocks
     products = (
         product

@@ -18,7 +18,7 @@ import unbag
 from unbag.fingerprint import fingerprint
 from unbag.models import MLP
 from unbag.objectives import MatchedLikelihood, Proportion
-from unbag.training import Augmentation, PseudoLabels, Replica, TestSet
+from unbag.training import Augmentation, Contrast, PseudoLabels, Replica, TestSet
 
 K, D, N = 3, 4, 30
 THETA = np.array([[0.6, 0.3, 0.1], [0.1, 0.3, 0.6], [0.2, 0.6, 0.2]])
@@ -304,13 +304,15 @@ CHANGES = {
     "adversarial_smoothing": (lambda: {"adversarial_smoothing": 0.5}, False),
     "augmentation": (lambda: {"augmentation": Augmentation()}, False),
     "pseudo_labels": (lambda: {"pseudo_labels": PseudoLabels()}, False),
+    "contrast": (lambda: {"contrast": Contrast(), "objective": None}, False),
     "predicted": (lambda: {"predicted": other_rows()}, True),
     "stage": (lambda: {"stage": "another"}, True),
     "time_share": (lambda: {"time_share": 0.5}, True),
     "time_needed": (lambda: {"time_needed": 2.0}, True),
+    "ahead": (lambda: {"ahead": 2.0}, True),
 }
 # A run that is started again with more time goes on where it stopped.
-LEFT_OUT = ("stage", "time_share", "time_needed")
+LEFT_OUT = ("stage", "time_share", "time_needed", "ahead")
 OF_SOFT_LABELS = ("mixup", "adversarial_smoothing")
 
 
@@ -354,6 +356,8 @@ def test_how_much_counts_as_well(changes):
         {"balanced": False},
         {"flip": True},
         {"weight": 0.5},
+        {"soft": True},
+        {"strong": False},
     ],
 )
 def test_every_setting_of_pseudo_labels_counts(changes):

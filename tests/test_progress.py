@@ -164,7 +164,8 @@ def test_a_bar_tells_the_time_left_of_all_steps():
 
 
 @pytest.mark.parametrize("visible", [True, False])
-def test_a_short_step_is_silent_and_leaves_no_thread(visible, capsys, caplog):
+def test_a_short_step_is_silent_and_leaves_no_thread(visible, capsys, caplog, monkeypatch):
+    monkeypatch.setattr(progress._Clock, "told", None)  # another test may have been long ago
     before = threading.active_count()
     with caplog.at_level(logging.INFO, "unbag"), StageProgress("models of shares", visible):
         assert threading.active_count() == before + visible

@@ -13,6 +13,7 @@ from unbag.exceptions import InvalidInputError
 from unbag.methods import Job, SelfTraining, fit_many, self_training
 from unbag.methods.self_training import _Stages
 from unbag.models import LeNet5
+from unbag.objectives import MatchedLikelihood
 from unbag.training import Augmentation, train
 
 SIDE = 12
@@ -155,6 +156,16 @@ def test_a_stage_that_diverged_ends_the_job(place):
     assert end.diverged
 
 
+def test_of_large_bags_it_takes_the_likelihood():
+    bags, _ = images()
+    seen, end = stages(job(bags, batching="stratified", epochs=1))
+    start, teacher, _ = (replica for replica, _ in seen)
+    for replica in (start, teacher):
+        assert isinstance(replica.objective, MatchedLikelihood)
+        assert replica.batching == "stratified"
+    assert end.calibration.temperature > 0
+
+
 def test_it_learns_from_the_counts_of_small_bags():
     bags, y = images(n=960)
     (fit,) = fit_many([job(bags, epochs=40, seed=1)])
@@ -181,7 +192,6 @@ def test_epochs_shorten_all_stages(monkeypatch):
     [
         ({"held_out": images()[0], "patience": 2}, "early_stopping must be False with method='se"),
         ({"loss": "generalized-cross-entropy"}, "loss must be 'cross-entropy' with method='self"),
-        ({"batching": "stratified"}, "bags must be small bags, 30 or more with 512 rows or fewer"),
     ],
 )
 def test_what_it_cannot_do_is_refused(settings, message):

@@ -275,10 +275,10 @@ def test_other_settings_have_other_checkpoints(change):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"targets": None}, "targets must be given in place of an objective, got both or neither"),
+        ({"targets": None}, "objective must be exactly one of objective, targets and contrast"),
         (
             {"objective": PROP},
-            "targets must be given in place of an objective, got both or neither",
+            "objective must be exactly one of objective, targets and contrast",
         ),
         ({"targets": np.ones((N, 2))}, r"targets must be of shape \(40, 3\), got shape \(40, 2\)"),
         ({"mixup": True, "batching": "stratified"}, "batching must be 'shuffled' with mixup"),

@@ -258,7 +258,7 @@ def pearson_quantile(z: _Floats, skewness: _Floats) -> _Floats:
     Examples
     --------
     >>> pearson_quantile(np.array([-1.96, 1.96]), np.array([1.0, 1.0])).round(2)
-    array([-1.42,  2.33])
+    array([-1.46,  2.38])
     """
     g = np.where(np.abs(skewness) < _NO_SKEWNESS, _NO_SKEWNESS, skewness)
     root = np.maximum(1 + g * z / 6 - g**2 / 36, 0)

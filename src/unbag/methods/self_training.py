@@ -6,7 +6,8 @@ own errors. Each stage begins with what the one before has learned:
 
 1. Features: two views of an image are to look alike, and views of two images are not. Bags play no
    part, so that this works as well in large bags as in small ones.
-2. A start by ``prop`` on whole bags. The less bags say, the slower it changes the features.
+2. A start by ``prop`` on whole bags, or by ``matched-likelihood`` where bags are not small. The
+   less bags say, the slower it changes the features.
 3. A teacher, the moving average of the network, gives every row a soft label; those of a bag add up
    to its counts. The network learns these labels and the counts at once, on changed rows.
 4. A last network learns the teacher's labels of all rows.
@@ -74,16 +75,12 @@ class SelfTraining(Method):
                 check_flag(name, getattr(self, name))
 
     def check(self, job: Job) -> None:
-        """Refuse early stopping, other losses, and bags that are not kept whole."""
+        """Refuse early stopping and other losses."""
         if job.patience is not None:
             remedy = "its stages end by themselves."
             raise invalid("early_stopping", "False with method='self-training'", True, remedy)
         if job.loss != "cross-entropy":
             raise invalid("loss", "'cross-entropy' with method='self-training'", repr(job.loss))
-        if not job.keeps_bags_whole:
-            allowed = "small bags, 30 or more with 512 rows or fewer, with method='self-training'"
-            got = f"{job.rows.priors.n_bags} of {job.rows.counts.mean():,.0f} rows on average"
-            raise invalid("bags", allowed, got, "use method='auto'.")
 
     def epochs(self, job: Job) -> int:
         """Epochs of the last network, and of the features; the teacher has 2.5 times as many."""
@@ -152,7 +149,9 @@ class _Stages:
             return self.finish(teacher)
         replica = self.last(self.module, teacher)
         last = yield from self._train(replica)
-        return self.finish(last if last.diverged else calibrate(replica, last, by_counts=True))
+        return self.finish(
+            last if last.diverged else calibrate(replica, last, by_counts=self.job.keeps_bags_whole)
+        )
 
     def _train(self, replica: Replica) -> Generator[list[Any], list[Any], Fit]:
         (fit,) = yield [replica]
@@ -174,7 +173,8 @@ class _Stages:
     def start(self, module: nn.Module) -> Replica:
         """Describe the training on shares of whole bags; random weights learn from plain rows."""
         job = self.job
-        replica = Prop().replica(job)
+        kind = Prop if job.keeps_bags_whole else MatchedLikelihood
+        replica = kind().replica(job)
         steps = _STEPS_FROM_FEATURES if self.has_features else _START_STEPS
         slower = min(1.0, _FEATURE_NOISE / noise_of_shares(job.theta)) if self.has_features else 1.0
         return replace(
@@ -190,8 +190,9 @@ class _Stages:
 
     def teacher(self, module: nn.Module) -> Replica:
         """Describe the training on counts and on labels of a teacher."""
+        kind = CountLikelihood if self.job.keeps_bags_whole else MatchedLikelihood
         return replace(
-            self._of_part(CountLikelihood().replica(self.job)),
+            self._of_part(kind().replica(self.job)),
             stage="teacher",
             module=module,
             predicted=self.bags,

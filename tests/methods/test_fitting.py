@@ -142,8 +142,8 @@ def full_batch(bags, method, weight=None, batching="stratified"):
     return fit.module.state_dict()
 
 
-# prop-cr, consistency and self-training change rows at random; counts of weighted rows are taken as normal; the
-# others form pairs of rows, which a repeated row does with itself.
+# prop-cr, consistency and self-training change rows at random; counts of weighted rows are taken as
+# normal; the others form pairs of rows, which a repeated row does with itself.
 NO_REPEATED = (
     *("prop-cr", "consistency", "count-likelihood"),
     *("matched-likelihood", "crossfit", "auto", "tables", "self-training"),

@@ -368,6 +368,7 @@ class _Places:
     """Where the files of a folder lie while they are being replaced."""
 
     def __init__(self, target: Path) -> None:
-        self.beside = target.with_name(f".{target.name}.saving")
+        whole = target.absolute()  # the current folder has no name of its own
+        self.beside = whole.parent / f".{whole.name}.saving"
         self.stage = target / ".unbag.new"
         self.leaving, self.left = target / ".unbag.leaving", target / ".unbag.left"

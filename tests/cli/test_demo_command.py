@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
 from unbag.cli import app
-from unbag.demo import DEMO_METHODS, DemoRow
+from unbag.demo import DEMO_METHODS, DemoRow, write_files
 
 FILES = ("rows", "more")
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -75,6 +75,12 @@ def test_demo_files_are_what_they_say(tmp_path, monkeypatch):
     first = more.drop(columns="id").iloc[0].to_numpy()
     shown = digits.target[(digits.data == first).all(1)]
     assert truth[more.id[0]] == NAMES[shown[0]]
+
+
+def test_demo_files_go_into_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    paths = write_files(".")
+    assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()}
 
 
 def test_demo_files_never_join_others(tmp_path):

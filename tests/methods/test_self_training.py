@@ -72,6 +72,18 @@ def test_every_stage_begins_with_what_the_one_before_has_learned():
     assert end.seconds == pytest.approx(sum(fit.seconds for _, fit in seen))
 
 
+def test_each_stage_leaves_time_for_the_later_ones():
+    bags, _ = images()
+    seen, _ = stages(job(bags, SelfTraining(features=True)))
+    replicas = [replica for replica, _ in seen]
+    assert [replica.time_share for replica in replicas] == [0.5, 0.5, 0.5, 1.0]
+    features, start, teacher, last = replicas
+    assert last.ahead == 0
+    assert teacher.ahead == pytest.approx(1 / 3.75)
+    assert start.ahead == pytest.approx(4.75 * 2 / start.epochs)
+    assert features.ahead == pytest.approx((start.epochs + 4.75 * 2) / 4)
+
+
 def test_without_features_the_start_sees_plain_rows():
     bags, _ = images()
     (start,) = next(SelfTraining().fit(job(bags)))

@@ -43,6 +43,7 @@ _TEACHER_LONGER = 2.5
 _STEADY_RATE = 0.03  # of gradient descent, for a network that has learned already
 _RATE = 2e-3  # of Adam
 _LAST_BATCH = 256
+_TIME_SHARE = 0.5  # of the time left, with a time limit, for each stage before the last
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,8 @@ class _Stages:
         )
         self.learns_features = usual if settings.features is None else settings.features
         self.strong = is_normalized(self.module) if settings.strong is None else settings.strong
+        kind = Prop if job.keeps_bags_whole else MatchedLikelihood
+        self._start_replica = kind().replica(job)
         self.kept_out = keep_out(job)
         self.epochs = job.epochs or soft_epochs(self.bags.n_rows, job.longer)
         self.seconds = 0.0
@@ -154,7 +157,12 @@ class _Stages:
         )
 
     def _train(self, replica: Replica) -> Generator[list[Any], list[Any], Fit]:
-        (fit,) = yield [replica]
+        costs = self._costs()
+        place = list(costs).index(replica.stage)
+        later = sum(list(costs.values())[place + 1 :])
+        share = _TIME_SHARE if later else 1.0
+        ahead = later / costs[replica.stage]
+        (fit,) = yield [replace(replica, ahead=ahead, time_share=share)]
         self.seconds += fit.seconds
         assert isinstance(fit, Fit)
         return fit
@@ -171,17 +179,14 @@ class _Stages:
         return feature_replica(self.job, projected, self.epochs, optimizer)
 
     def start(self, module: nn.Module) -> Replica:
-        """Describe the training on shares of whole bags; random weights learn from plain rows."""
+        """Describe the training on shares of bags; random weights learn from plain rows."""
         job = self.job
-        kind = Prop if job.keeps_bags_whole else MatchedLikelihood
-        replica = kind().replica(job)
-        steps = _STEPS_FROM_FEATURES if self.has_features else _START_STEPS
         slower = min(1.0, _FEATURE_NOISE / noise_of_shares(job.theta)) if self.has_features else 1.0
         return replace(
-            replica,
+            self._start_replica,
             stage="start",
             module=module,
-            epochs=self._share(steps * replica.batch_size / self.bags.n_rows),
+            epochs=self._start_epochs(),
             learning_rate=job.learning_rate or ADAM_RATE,
             backbone_rate=min(job.backbone_rate, slower),
             augmentation=Augmentation(flip=self.flip) if self.has_features else None,
@@ -237,11 +242,22 @@ class _Stages:
         sample_weight = None if weight is None else weight[rows]
         return replace(replica, bags=self.bags.take(rows), sample_weight=sample_weight)
 
-    def _share(self, epochs: float) -> int:
-        """Epochs of a stage, fewer where the job is given fewer than usual."""
+    def _start_epochs(self) -> int:
+        """Epochs of the start, fewer where the job is given fewer than usual."""
+        learned = self.has_features or self.learns_features
+        steps = _STEPS_FROM_FEATURES if learned else _START_STEPS
         usual = soft_epochs(self.bags.n_rows)
         share = 1.0 if self.job.epochs is None else min(1.0, self.job.epochs / usual)
-        return max(1, round(share * epochs))
+        return max(1, round(share * steps * self._start_replica.batch_size / self.bags.n_rows))
+
+    def _costs(self) -> dict[str, float]:
+        """About how many passes of all rows each stage takes, forward and back."""
+        return {
+            "features": 2.0 * self.epochs,
+            "start": float(self._start_epochs()),
+            "teacher": 1.5 * _TEACHER_LONGER * self.epochs,
+            "last network": float(self.epochs),
+        }
 
     def _optimizer(self, rate: float) -> dict[str, Any]:
         if self.by_descent:
